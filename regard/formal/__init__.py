@@ -84,14 +84,12 @@ def make(
         opened.join(opened.stranger(rng.randint(low, high), rng, near=n % 2 == 0))
         for n in track(range(negatives), "drawing non-members")
     ]
-    files = {}
-    if place is not None:
-        files = {place: members}
-        if others:
-            files[place.with_name(f"{place.stem}-not{place.suffix}")] = others
-        for path, lines in files.items():
-            write_whole(path, "".join(f"{word}\n" for word in lines).encode())
-    written = [str(path) for path in files]
+    files = {place: members} if place is not None else {}
+    if place is not None and others:
+        files[place.with_name(f"{place.stem}-not{place.suffix}")] = others
+    for path, lines in files.items():
+        write_whole(path, "".join(f"{word}\n" for word in lines).encode())
+    written = [*map(str, files)]
     return DrawnWords(opened.name, opened.kind, current().seed, members, others, written)
 
 
@@ -139,8 +137,7 @@ def test(
             tested.append(TestedLine(text.strip(), why, why is None, number))
     if not tested:
         raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")
-    members = sum(line.member for line in tested)
-    blank = len(texts) - len(tested)
+    members, blank = sum(line.member for line in tested), len(texts) - len(tested)
     others = len(tested) - members
     return Membership(opened.name, opened.kind, members, others, blank, tested, top)
 

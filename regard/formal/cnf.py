@@ -6,6 +6,7 @@ the numbers that the inside algorithm finds are those of the grammar as it was w
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -14,7 +15,7 @@ from math import prod
 from regard.errors import DataError
 from regard.formal.grammar import Grammar
 
-Row = dict[str, int]
+Row = Counter[str]
 Short = tuple[str, tuple[str, ...]]
 """A rule with at most two symbols on its right: left, right."""
 
@@ -24,7 +25,7 @@ class CNF:
     """Rules in normal form, how many rules each stands for, and the ways to the empty word."""
 
     start: str
-    pairs: dict[str, dict[tuple[str, str], int]]
+    pairs: dict[str, Counter[tuple[str, str]]]
     words: dict[str, Row]
     empty: int
 
@@ -35,30 +36,25 @@ def to_cnf(grammar: Grammar, counting: bool = False) -> CNF:
     grammar = grammar.trim()
     short = list(shorten(grammar))
     empty = empty_ways(short, counting)
-    units: dict[str, Row] = {}
+    units: dict[str, Row] = defaultdict(Counter)
+    by_left: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for left, right in short:
+        by_left[left].append(right)
         for n, part in enumerate(right):
             rest = 1 if len(right) == 1 else empty.get(right[1 - n], 0)
             if rest and not is_terminal(part):
-                row = units.setdefault(left, {})
-                row[part] = row.get(part, 0) + rest
+                units[left][part] += rest
     if counting:
         forbid_cycles(units, "rules of one symbol")
     cnf = CNF(grammar.start, {}, {}, empty.get(grammar.start, 0))
-    by_left: dict[str, list[tuple[str, ...]]] = {}
-    for left, right in short:
-        by_left.setdefault(left, []).append(right)
     for left in {grammar.start, *by_left}:
-        pairs = cnf.pairs[left] = {}
-        words = cnf.words[left] = {}
+        cnf.pairs[left], cnf.words[left] = Counter(), Counter()
         for end, chains in unit_chains(left, units, counting).items():
             for right in by_left.get(end, ()):  # chains of one name are in `chains`
                 if len(right) == 2:
-                    pair = right[0], right[1]
-                    pairs[pair] = pairs.get(pair, 0) + chains
+                    cnf.pairs[left][right[0], right[1]] += chains
                 elif len(right) == 1 and is_terminal(right[0]):
-                    word = right[0][1:]
-                    words[word] = words.get(word, 0) + chains
+                    cnf.words[left][right[0][1:]] += chains
     return cnf
 
 
@@ -87,15 +83,15 @@ def shorten(grammar: Grammar) -> Iterator[Short]:
 
 def empty_ways(short: list[Short], counting: bool) -> Row:
     """The names that can become nothing, and, counting, in how many ways."""
-    ways: Row = {}
+    ways = Row()
     while fresh := {left for left, right in short if ways.keys() >= set(right)} - ways.keys():
-        ways |= dict.fromkeys(fresh, 1)
+        ways.update(fresh)
     if not counting:
         return ways
     rules = [rule for rule in short if ways.keys() >= set(rule[1])]
-    graph: dict[str, set[str]] = {}
+    graph: dict[str, set[str]] = defaultdict(set)
     for left, right in rules:
-        graph.setdefault(left, set()).update(right)
+        graph[left] |= set(right)
     for name in forbid_cycles(graph, "rules that may be empty"):  # those on the right come first
         products = ([ways[part] for part in right] for left, right in rules if left == name)
         ways[name] = sum(prod(numbers) for numbers in products)
@@ -104,16 +100,14 @@ def empty_ways(short: list[Short], counting: bool) -> Row:
 
 def unit_chains(left: str, units: Mapping[str, Row], counting: bool) -> Row:
     """How many ways lead from a name to each name by rules of one symbol."""
-    total: Row = {left: 1}
-    row: Row = {left: 1}
+    total, row = Row([left]), Row([left])
     while row:
-        following: Row = {}
+        following = Row()
         for name, ways in row.items():
-            for part, one in units.get(name, {}).items():
+            for part, one in units.get(name, Row()).items():
                 if counting or part not in total:
-                    following[part] = following.get(part, 0) + ways * one
-        for name, ways in following.items():
-            total[name] = total.get(name, 0) + ways
+                    following[part] += ways * one
+        total.update(following)
         row = following
     return total
 

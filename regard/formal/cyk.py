@@ -6,6 +6,7 @@ CYK (Younger 1967) with one bit for each place where a part may end; the inside 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from random import Random
@@ -119,20 +120,19 @@ class Chart:
         rules, size = self.counting, len(word)
         if not word:
             return rules.empty
-        table: dict[tuple[int, int], dict[str, int]] = {}
+        table: dict[tuple[int, int], Counter[str]] = {}
         for width in range(1, size + 1):
             for i in range(size - width + 1):
-                cell: dict[str, int] = {}
+                cell = Counter[str]()
                 if width == 1:
-                    cell = {a: row[word[i]] for a, row in rules.words.items() if word[i] in row}
+                    cell.update({a: row[word[i]] for a, row in rules.words.items()})
                 for a, row in rules.pairs.items():
                     for (b, c), weight in row.items():
                         for k in range(i + 1, i + width):
                             if b in table[i, k] and c in table[k, i + width]:
-                                more = weight * table[i, k][b] * table[k, i + width][c]
-                                cell[a] = cell.get(a, 0) + more
-                table[i, i + width] = cell
-        return table[0, size].get(rules.start, 0)
+                                cell[a] += weight * table[i, k][b] * table[k, i + width][c]
+                table[i, i + width] = +cell  # what cannot stand there goes
+        return table[0, size][rules.start]
 
     def sample(self, length: int, rng: Random) -> tuple[str, ...]:
         """One word of this length, each as likely as any other.

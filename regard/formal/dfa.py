@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from random import Random
 from typing import TypeVar
 
@@ -93,16 +94,9 @@ class DFA:
 
     def shortest(self) -> Word | None:
         """The first of the shortest words, in the order of the alphabet; None: there is none."""
-        seen, queue = {self.start}, deque[tuple[int, Word]]([(self.start, ())])
-        while queue:
-            state, word = queue.popleft()
-            if state in self.accepting:
-                return word
-            for symbol, target in zip(self.alphabet, self.moves[state], strict=True):
-                if target not in seen:
-                    seen.add(target)
-                    queue.append((target, (*word, symbol)))
-        return None
+        if self.start not in self.live:
+            return None
+        return self.word(next(length for length in count() if self.count(length)), 0)
 
     # Counting ----------------------------------------------------------------------------------
 
@@ -113,11 +107,10 @@ class DFA:
 
     def ways(self, length: int) -> list[int]:
         """From each state, how many words of this length are accepted; exact."""
-        table = self._ways
-        while len(table) <= length:
-            last = table[-1]
-            table.append([sum(last[target] for target in row) for row in self.moves])
-        return table[length]
+        while len(self._ways) <= length:
+            last = self._ways[-1]
+            self._ways.append([sum(last[target] for target in row) for row in self.moves])
+        return self._ways[length]
 
     def count(self, length: int) -> int:
         """How many words of this length there are; exact."""

@@ -6,22 +6,25 @@ A user's language is one of these by its name, the file of a grammar, or a regul
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from regard.errors import DataError, UsageError, bad_byte, check_known
 from regard.formal.cyk import Chart
-from regard.formal.dfa import explore
+from regard.formal.dfa import Word, explore
 from regard.formal.grammar import read_grammar
-from regard.formal.language import EMPTY, Blocks, Halves, Language, Majority
+from regard.formal.language import EMPTY, Blocks, Halves, Language, Majority, WordSource
 from regard.formal.regex import MARKS, regex_dfa, symbols_of
 
+REGULAR, FREE, SENSITIVE = "regular", "context-free", "context-sensitive"
 BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"), ("<", ">"))
-NP_DAT = ("em-Hans", "em-Peter", "em-Chind")  # to Hans, …
-NP_ACC = ("de-Hans", "es-Huus", "d-Chind")  # Hans, the house, the children
-V_DAT = ("hälfed", "hälfe")  # help, which wants a dative
-V_ACC = ("aastriiche", "laa", "lönd")  # paint, let, which want an accusative
+SWISS = (
+    ("em-Hans", "em-Peter", "em-Chind"),  # to Hans, …
+    ("de-Hans", "es-Huus", "d-Chind"),  # Hans, the house, the children
+    ("hälfed", "hälfe"),  # help, which wants a dative
+    ("aastriiche", "laa", "lönd"),  # paint, let, which want an accusative
+)
 ENGLISH = """
 S -> NPs VPs | NPp VPp
 NPs -> Det Ns | Det Ns PP | Det Ns Rel
@@ -45,6 +48,22 @@ make the distance as long as one likes (Linzen 2016). s and p: singular and plur
 intransitive and transitive."""
 
 
+Source = str | WordSource
+"""An expression of a regular language, the grammar of another, which derives no word in two ways;
+or anything else that knows its words."""
+
+
+def build(name: str, kind: str, summary: str, alphabet: Word | str, source: Source) -> Language:
+    """A language by what it is made of."""
+    words = tuple(alphabet)
+    if not isinstance(source, str):
+        return Language(name, kind, summary, words, source)
+    if kind == REGULAR:
+        return Language(name, kind, summary, words, regex_dfa(source, words))
+    grammar = read_grammar(source, f"the grammar of {name}")
+    return Language(name, kind, summary, grammar.terminals, Chart(grammar, unambiguous=True))
+
+
 def dyck(kinds: int, depth: int | None = None) -> Language:
     """Balanced brackets of several kinds, nested as deep as one likes, or to a depth."""
     if not 1 <= kinds <= len(BRACKETS) or (depth is not None and depth < 1):
@@ -56,7 +75,7 @@ def dyck(kinds: int, depth: int | None = None) -> Language:
     summary = f"balanced brackets {' '.join(alphabet)}"
     if depth is None:
         rules = " | ".join(f"'{a}' S '{b}' S" for a, b in pairs)
-        return derived(name, summary, f"S -> {rules} |")
+        return build(name, FREE, summary, alphabet, f"S -> {rules} |")
     opening = {b: a for a, b in pairs}
 
     def step(stack: str | None, symbol: str) -> str | None:
@@ -68,70 +87,31 @@ def dyck(kinds: int, depth: int | None = None) -> Language:
 
     empty: str | None = ""
     dfa = explore(alphabet, empty, step, lambda stack: stack == "")
-    return Language(name, "regular", f"{summary}, at most {depth} deep", alphabet, dfa)
+    return build(name, REGULAR, f"{summary}, at most {depth} deep", alphabet, dfa)
 
 
-def regular(name: str, summary: str, alphabet: str, pattern: str) -> Language:
-    """A language given by an expression."""
-    return Language(name, "regular", summary, tuple(alphabet), regex_dfa(pattern, alphabet))
-
-
-def counted(name: str, summary: str, letters: str) -> Language:
-    """a^n b^n and its longer kin."""
-    kind = "context-free" if len(letters) == 2 else "context-sensitive"
-    source = Blocks(tuple((letter,) for letter in letters), (0,) * len(letters))
-    return Language(name, kind, summary, tuple(letters), source)
-
-
-def swiss() -> Language:
-    """NP_dat^m NP_acc^n V_dat^m V_acc^n: verbs take their objects crosswise (Shieber 1985)."""
-    blocks = (NP_DAT, NP_ACC, V_DAT, V_ACC)
-    source = Blocks(blocks, (0, 1, 0, 1), least=1)
-    words = tuple(word for words in blocks for word in words)
-    summary = "NP_dat^m NP_acc^n V_dat^m V_acc^n, as in Swiss German"
-    return Language("swiss", "context-sensitive", summary, words, source)
-
-
-def derived(name: str, summary: str, rules: str) -> Language:
-    """A language given by a grammar that derives no word in two ways."""
-    grammar = read_grammar(rules, f"the grammar of {name}")
-    chart = Chart(grammar, unambiguous=True)
-    return Language(name, "context-free", summary, grammar.terminals, chart)
-
-
-MAKERS: dict[str, Callable[[], Language]] = {
-    "an": lambda: regular("an", "a^n, of words over a and b", "ab", "a*"),
-    "aa": lambda: regular("aa", "(aa)*, an even number of a", "a", "(aa)*"),
-    "ab": lambda: regular("ab", "(ab)*", "ab", "(ab)*"),
-    "parity": lambda: regular("parity", "an even number of 1", "01", "0*(10*10*)*"),
-    "even-pairs": lambda: regular(
-        "even-pairs",
-        "first and last symbol agree: 01 and 10 evenly often",
-        "ab",
-        "()|a|b|a.*a|b.*b",
-    ),
-    "first": lambda: regular("first", "the first symbol is 1", "01", "1.*"),
-    "dyck-2-depth-3": lambda: dyck(2, 3),
-    "anbn": lambda: counted("anbn", "a^n b^n", "ab"),
-    "majority": lambda: Language(
-        "majority", "context-free", "more 1 than 0", ("0", "1"), Majority()
-    ),
-    "dyck-1": lambda: dyck(1),
-    "dyck-2": lambda: dyck(2),
-    "english": lambda: derived(
-        "english",
-        "the keys that the dog sees are here: verbs agree across other nouns",
-        ENGLISH,
-    ),
-    "palindromes": lambda: Language(
-        "palindromes", "context-free", "the same backwards", ("a", "b"), Halves(("a", "b"), True)
-    ),
-    "anbncn": lambda: counted("anbncn", "a^n b^n c^n", "abc"),
-    "anbncndn": lambda: counted("anbncndn", "a^n b^n c^n d^n", "abcd"),
-    "copy": lambda: Language(
-        "copy", "context-sensitive", "w w", ("a", "b"), Halves(("a", "b"), False)
-    ),
-    "swiss": swiss,
+EVEN = "first and last symbol agree: 01 and 10 evenly often"
+AGREEMENT = "the keys that the dog sees are here: verbs agree across other nouns"
+CROSSWISE = "NP_dat^m NP_acc^n V_dat^m V_acc^n, as in Swiss German"
+"""Verbs take their objects crosswise (Shieber 1985)."""
+MAKERS: dict[str, tuple[str, str, Word | str, Source] | None] = {
+    "an": (REGULAR, "a^n, of words over a and b", "ab", "a*"),
+    "aa": (REGULAR, "(aa)*, an even number of a", "a", "(aa)*"),
+    "ab": (REGULAR, "(ab)*", "ab", "(ab)*"),
+    "parity": (REGULAR, "an even number of 1", "01", "0*(10*10*)*"),
+    "even-pairs": (REGULAR, EVEN, "ab", "()|a|b|a.*a|b.*b"),
+    "first": (REGULAR, "the first symbol is 1", "01", "1.*"),
+    "dyck-2-depth-3": None,
+    "anbn": (FREE, "a^n b^n", "ab", Blocks("ab", (0, 0))),
+    "majority": (FREE, "more 1 than 0", "01", Majority()),
+    "dyck-1": None,
+    "dyck-2": None,
+    "english": (FREE, AGREEMENT, "", ENGLISH),
+    "palindromes": (FREE, "the same backwards", "ab", Halves(("a", "b"), True)),
+    "anbncn": (SENSITIVE, "a^n b^n c^n", "abc", Blocks("abc", (0, 0, 0))),
+    "anbncndn": (SENSITIVE, "a^n b^n c^n d^n", "abcd", Blocks("abcd", (0, 0, 0, 0))),
+    "copy": (SENSITIVE, "w w", "ab", Halves(("a", "b"), False)),
+    "swiss": (SENSITIVE, CROSSWISE, sum(SWISS, ()), Blocks(SWISS, (0, 1, 0, 1), least=1)),
 }
 """The languages by name; `dyck-K` and `dyck-K-depth-D` are made for any K and D."""
 
@@ -143,7 +123,7 @@ def find_language(name: str) -> Language:
     if bounded:
         return dyck(int(bounded[1]), int(bounded[2]) if bounded[2] else None)
     check_known(name, MAKERS, "finding a language", f"unknown name {name!r}")
-    return MAKERS[name]()
+    return build(name, *(MAKERS[name] or ()))
 
 
 # What a user writes -----------------------------------------------------------------------------

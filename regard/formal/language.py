@@ -136,7 +136,7 @@ def edit(word: Word, alphabet: Word, more: int, rng: Random) -> Word:
 class Blocks:
     """Runs of words of one kind each; runs of one group are equally long: a^m b^n c^m d^n."""
 
-    blocks: tuple[Word, ...]
+    blocks: Sequence[Sequence[str]]
     groups: tuple[int, ...]
     least: int = 0
 
@@ -191,7 +191,7 @@ def _sizes(length: int, times: list[int], least: int) -> list[tuple[int, ...]]:
 class Halves:
     """Words whose second half is the first, or the first backwards."""
 
-    alphabet: Word
+    alphabet: Sequence[str]
     backwards: bool
 
     def partner(self, at: int, length: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from operator import ne
 
 from regard.formal.dfa import DFA, Word, explore
@@ -138,12 +139,8 @@ def learn_dfa(
     said = table.answer(words)
     near = [dfa.minimise() for share, dfa in tried if share >= least]
     smaller = [simplify(dfa, words, said, least) for dfa in near[-3:]] + near
-
-    def agreement(dfa: DFA) -> float:
-        return 1 - len(disagreements(dfa, words, said)) / max(1, len(words))
-
-    dfa = min(smaller, key=lambda dfa: (len(dfa.moves), -agreement(dfa)))
-    return LearntDFA(dfa, agreement(dfa), len(table.known), not wrong)
+    dfa = min(smaller, key=lambda dfa: (len(dfa.moves), -agreement(dfa, words, said)))
+    return LearntDFA(dfa, agreement(dfa, words, said), len(table.known), not wrong)
 
 
 def simplify(dfa: DFA, words: Sequence[Word], said: Sequence[bool], least: float) -> DFA:
@@ -152,16 +149,11 @@ def simplify(dfa: DFA, words: Sequence[Word], said: Sequence[bool], least: float
     A wrong answer in the table splits a state that no other word would have split.
     """
     while 1 < len(dfa.moves) <= MERGED:
-        best, smaller = -1.0, dfa
-        for kept in range(len(dfa.moves)):
-            for gone in range(kept + 1, len(dfa.moves)):
-                merged = merge(dfa, kept, gone)
-                share = 1 - len(disagreements(merged, words, said)) / max(1, len(words))
-                if share > best:
-                    best, smaller = share, merged
-        if best < least:
+        merged = [merge(dfa, *pair) for pair in combinations(range(len(dfa.moves)), 2)]
+        shares = [agreement(one, words, said) for one in merged]
+        if max(shares) < least:
             break
-        dfa = smaller
+        dfa = merged[shares.index(max(shares))]
     return dfa
 
 
@@ -174,6 +166,11 @@ def merge(dfa: DFA, kept: int, gone: int) -> DFA:
 
     start = kept if dfa.start == gone else dfa.start
     return explore(dfa.alphabet, start, step, dfa.accepting.__contains__).minimise()
+
+
+def agreement(dfa: DFA, words: Sequence[Word], said: Sequence[bool]) -> float:
+    """The share of words of which the automaton says what was said."""
+    return 1 - len(disagreements(dfa, words, said)) / max(1, len(words))
 
 
 def disagreements(dfa: DFA, words: Sequence[Word], said: Sequence[bool]) -> list[Word]:

@@ -4,16 +4,17 @@
     leeuw .* [aap olifant]+ leeuw       over words
 
 `()` is the empty word and `[]` nothing at all. `.`, `[^…]` and `~` speak of the alphabet: the
-symbols of the expression itself unless more are given. Each part becomes states with free moves
-between them (Thompson 1968); sets of these are the states of the automaton (Rabin and Scott 1959).
+symbols of the expression itself unless more are given. Each part is an automaton; where words pass
+from part to part, sets of their states are the states of the whole (Rabin and Scott 1959).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from functools import cache, reduce
 from operator import and_
+from typing import Any
 
 from regard.errors import DataError, ResourceError
 from regard.formal.dfa import DFA, explore
@@ -49,9 +50,6 @@ TIMES: dict[str, tuple[int, int | None]] = {
 CHARACTER = r"\\.|[^()\[\]{}|&~*+?.\\]"
 WORD = r"(?:\\.|[^()\[\]{}|&~*+?.\\\s])+"
 
-Ends = tuple[int, int]
-"""The states where words of a part begin and end."""
-
 
 @cache
 def parser(words: bool) -> Lark:
@@ -64,36 +62,34 @@ def regex_dfa(text: str, alphabet: Iterable[str] | None = None, words: bool = Fa
     """The smallest automaton of an expression."""
     symbols = tuple(alphabet) if alphabet is not None else symbols_of(text, words)
     reader = RegexReader(text, words, symbols)
-    return reader.determinise(reader.read())
+    try:
+        return reader.build(reader.parse()).minimise()
+    except RecursionError:
+        problem, fix = "brackets or repetitions too deep", "an expression with fewer of them"
+        raise ResourceError("reading an expression", problem, fix=fix) from None
 
 
 def symbols_of(text: str, words: bool = False) -> tuple[str, ...]:
     """The symbols that an expression names, sorted."""
-    reader = RegexReader(text, words, None)
-    reader.read()
-    return tuple(sorted(reader.seen))
+    reader, names = RegexReader(text, words, None), set[str]()
+    for tree in reader.parse().iter_subtrees():
+        if tree.data in ("symbol", "members"):
+            names |= reader.read_members(tree)
+    return tuple(sorted(names))
 
 
 class RegexReader:
-    """Turns what lark parsed into states over an alphabet, or over any (None)."""
+    """Turns what lark parsed into an automaton over an alphabet, or over any (None)."""
 
     def __init__(self, text: str, words: bool, alphabet: tuple[str, ...] | None) -> None:
         self.text, self.words, self.alphabet = text, words, alphabet
-        self.seen: set[str] = set()
-        self.moves: list[dict[str, int]] = []
-        """From each state, where a symbol leads."""
-        self.free: list[set[int]] = []
-        """From each state, where one may go without a symbol."""
 
-    def read(self) -> Ends:
+    def parse(self) -> Tree[Token]:
         """The whole expression; errors say line and column."""
         try:
-            return self.build(parser(self.words).parse(self.text))
+            return parser(self.words).parse(self.text)
         except UnexpectedInput as error:
             raise self.syntax_error(error) from None
-        except RecursionError:
-            problem, fix = "brackets or repetitions too deep", "an expression with fewer of them"
-            raise ResourceError("reading an expression", problem, fix=fix) from None
 
     def syntax_error(self, error: UnexpectedInput) -> DataError:
         """What stands where it cannot, or is still open at the end."""
@@ -117,95 +113,69 @@ class RegexReader:
         place = f"line {line}, column {column}" if "\n" in self.text else f"column {column}"
         return DataError("reading an expression", f"{problem} at {place}", expected)
 
-    def build(self, tree: Tree[Token]) -> Ends:
-        """The states of a parsed part."""
-        parts = [part for part in tree.children if isinstance(part, Tree)]
+    def build(self, tree: Tree[Token]) -> DFA:
+        """The automaton of a parsed part."""
+        parts = [self.build(part) for part in tree.children if isinstance(part, Tree)]
+        if tree.data == "either":
+            return self.connect(parts, set(range(len(parts))), range(len(parts)))
+        if tree.data == "both":
+            return reduce(and_, parts).minimise()
+        if tree.data == "negate":
+            return ~parts[0]
+        if tree.data == "after":
+            return self.connect([*parts, self.one_of((), 0)], {0}, [len(parts)])
         if tree.data in TIMES:
             return self.repeat(parts[0], *TIMES[tree.data])
-        if tree.data in ("both", "negate"):
-            automata = [self.determinise(self.build(part)) for part in parts]
-            return self.embed(~automata[0] if tree.data == "negate" else reduce(and_, automata))
-        if tree.data == "after":
-            start = end = self.add_state()
-            for part in parts:
-                begin, after = self.build(part)
-                self.free[end].add(begin)
-                end = after
-            return start, end
-        if tree.data == "either":
-            start, end = self.add_state(), self.add_state()
-            for part in parts:
-                begin, after = self.build(part)
-                self.free[start].add(begin)
-                self.free[after].add(end)
-            return start, end
-        members: Iterable[str] = self.alphabet or ()
-        if tree.data != "any":
-            token = tree.children[-1]
-            assert isinstance(token, Token)
-            if tree.data == "bounds":
-                return self.repeat(parts[0], *self.read_bounds(token), token.end_pos)
-            named = tree.data == "members"
-            members = self.read_set(token) if named else [self.symbol(token, token.start_pos or 0)]
-        start, end = self.add_state(), self.add_state()
-        self.moves[start] = dict.fromkeys(members, end)
-        return start, end
+        if tree.data == "bounds":
+            return self.repeat(parts[0], *self.read_bounds(tree.children[-1], len(parts[0].moves)))
+        return self.one_of(self.alphabet or () if tree.data == "any" else self.read_members(tree))
 
-    def add_state(self) -> int:
-        """A new state without moves."""
-        self.moves.append({})
-        self.free.append(set())
-        return len(self.moves) - 1
+    def one_of(self, members: Iterable[str], accepting: int = 1) -> DFA:
+        """State 0 before one of these symbols, 1 after it, 2 after anything else."""
+        first = tuple(1 if symbol in members else 2 for symbol in self.alphabet or ())
+        dead = (2,) * len(first)
+        return DFA(self.alphabet or (), (first, dead, dead), frozenset({accepting}))
 
-    def repeat(self, tree: Tree[Token], least: int, most: int | None, at: int | None = 0) -> Ends:
+    def repeat(self, part: DFA, least: int, most: int | None) -> DFA:
         """A part from `least` to `most` times; None: without end."""
-        start = last = self.add_state()
-        final = self.add_state()
         count = max(least, 1) if most is None else most
-        for n in range(count):
-            if n >= least:
-                self.free[last].add(final)
-            begin, end = self.build(tree)
-            if len(self.moves) > MAX_PARTS:
-                raise self.error(f"repetitions of over {MAX_PARTS:,} parts", "fewer", at)
-            self.free[last].add(begin)
-            if most is None and n + 1 == count:
-                self.free[end].add(begin)
-            last = end
-        self.free[last].add(final)
-        return start, final
+        parts = [*[part] * count, self.one_of((), 0)]  # the last is the empty word
+        begin, last = {0} if least else {0, count}, range(max(least, 1) - 1, count + (not least))
+        return self.connect(parts, begin, last, count - 1 if most is None else -1)
 
-    def embed(self, dfa: DFA) -> Ends:
-        """The states of an automaton among the others."""
-        states, final = [self.add_state() for _ in dfa.moves], self.add_state()
-        for state, row in zip(states, dfa.moves, strict=True):
-            self.moves[state] = {s: states[n] for s, n in zip(dfa.alphabet, row, strict=True)}
-        for n in dfa.accepting:
-            self.free[states[n]].add(final)
-        return states[dfa.start], final
+    def connect(
+        self, parts: Sequence[DFA], begin: set[int], last: Container[int], loop: int = -1
+    ) -> DFA:
+        """The smallest automaton of the words that pass from part to part.
 
-    def determinise(self, ends: Ends) -> DFA:
-        """The smallest automaton of the words between two states."""
+        They begin in a part of `begin` and end with one of `last`; after a part comes the next one,
+        unless that one begins, and after `loop` this one again.
+        """
 
-        def reach(states: set[int]) -> frozenset[int]:
-            waiting = list(states)
+        def enter(places: set[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+            waiting = list(places)
             while waiting:
-                fresh = self.free[waiting.pop()] - states
-                states |= fresh
-                waiting += fresh
-            return frozenset(states)
+                n, state = waiting.pop()
+                if state in parts[n].accepting:
+                    onward = {n + 1} - begin - {len(parts)} | {n} & {loop}
+                    fresh = {(m, parts[m].start) for m in onward} - places
+                    places |= fresh
+                    waiting += fresh
+            return frozenset(places)
 
-        def step(states: frozenset[int], symbol: str) -> frozenset[int]:
-            return reach({self.moves[n][symbol] for n in states if symbol in self.moves[n]})
+        def step(places: frozenset[tuple[int, int]], symbol: str) -> frozenset[tuple[int, int]]:
+            moved = ((n, parts[n].step(state, symbol)) for n, state in places)
+            return enter({(n, state) for n, state in moved if state in parts[n].live})
 
-        def accepts(states: frozenset[int]) -> bool:
-            return ends[1] in states
+        def accepts(places: frozenset[tuple[int, int]]) -> bool:
+            return any(n in last and state in parts[n].accepting for n, state in places)
 
-        return explore(self.alphabet or (), reach({ends[0]}), step, accepts).minimise()
+        start = enter({(n, parts[n].start) for n in begin})
+        return explore(self.alphabet or (), start, step, accepts).minimise()
 
-    def read_bounds(self, token: Token) -> tuple[int, int | None]:
-        """How often: `{m}`, `{m,}`, `{,n}` or `{m,n}`."""
-        start = token.start_pos or 0
+    def read_bounds(self, token: Any, size: int) -> tuple[int, int | None]:
+        """How often a part of this size: `{m}`, `{m,}`, `{,n}` or `{m,n}`."""
+        start = token.start_pos
         text = "".join(token.strip("{}").split()) if self.words else token.strip("{}")
         low, comma, high = text.partition(",")
         numbers = [part for part in (low, high) if part]
@@ -217,6 +187,8 @@ class RegexReader:
             raise self.error(f"{{{text}", expected, start + 1)
         if not token.endswith("}"):
             raise self.error("no } to close {", "{m,n}", start)
+        if size * (most or least) > MAX_PARTS:
+            raise self.error(f"repetitions of over {MAX_PARTS:,} parts", "fewer", start - 1)
         return least, most
 
     def symbol(self, text: str, at: int) -> str:
@@ -225,12 +197,14 @@ class RegexReader:
         if self.alphabet is not None and name not in self.alphabet:
             expected = f"one of {' '.join(sorted(self.alphabet))}"
             raise self.error(f"the symbol {name!r}", expected, at)
-        self.seen.add(name)
         return name
 
-    def read_set(self, token: Token) -> set[str]:
-        """A set; a ^ that comes first turns it round, x-z is a range of characters."""
-        start = token.start_pos or 0
+    def read_members(self, tree: Tree[Token]) -> set[str]:
+        """A symbol, or a set; a ^ that comes first turns it round, x-z is a range of characters."""
+        token: Any = tree.children[0]
+        start = token.start_pos
+        if tree.data == "symbol":
+            return {self.symbol(token, start)}
         if not re.fullmatch(r"\[(\\.|[^\\])*\]", token, re.DOTALL):
             raise self.error("[ that is never closed", "a ] for each [", start)
         pattern = rf"{WORD}|\S" if self.words else r"\\.|."
@@ -249,5 +223,4 @@ class RegexReader:
                 raise self.error(f"{sign[-1]}-{last[-1]}", "a range that goes up", at)
             span = {chr(code) for code in range(ord(sign[-1]), ord(last[-1]) + 1)}
             members |= span if self.alphabet is None else span & set(self.alphabet)
-        self.seen |= members
-        return set(self.alphabet or ()) - members if negated else members
+        return set(self.alphabet) - members if negated and self.alphabet is not None else members

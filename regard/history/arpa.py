@@ -36,13 +36,9 @@ def write_arpa(model: Ngrams, spell: Callable[[int], str], file: TextIO) -> None
             below = below[model.suffixes[n]] + model.levels[n - 1].backoff[level.context]
         below = np.where(np.isnan(level.logprob), below, level.logprob)
         file.write(f"\n\\{n + 1}-grams:\n")
-        logs = [spell_log(value) for value in below]
-        if n + 1 < model.order:
-            shares = [spell_log(value) for value in level.backoff]
-            rows = zip(logs, names, shares, strict=True)
-            file.writelines(f"{log}\t{name}\t{share}\n" for log, name, share in rows)
-        else:
-            file.writelines(f"{log}\t{name}\n" for log, name in zip(logs, names, strict=True))
+        columns = [map(spell_log, below), names, map(spell_log, level.backoff)]
+        rows = zip(*columns[: 3 if n + 1 < model.order else 2], strict=True)
+        file.writelines("\t".join(row) + "\n" for row in rows)
     file.write("\n\\end\\\n")
 
 
@@ -54,16 +50,15 @@ def spell_log(value: float) -> str:
 # Reading ------------------------------------------------------------------------------------------
 
 
-class Lines:
+class Lines(Iterator[str]):
     """The lines of a file, with the last one and its number for error messages."""
 
     def __init__(self, file: Iterable[str], name: Path | str) -> None:
-        self.file, self.name, self.number, self.last = file, name, 0, ""
+        self.file, self.name, self.number, self.last = iter(file), name, 0, ""
 
-    def __iter__(self) -> Iterator[str]:
-        for line in self.file:
-            self.last, self.number = line, self.number + 1
-            yield line
+    def __next__(self) -> str:
+        self.last, self.number = next(self.file), self.number + 1
+        return self.last
 
     def wrong(self, problem: str, expected: str, number: int | None = None) -> DataError:
         """An error at a line, the last one unless said otherwise."""
@@ -77,24 +72,23 @@ def read_arpa(file: Iterable[str], name: Path | str) -> tuple[Ngrams, list[str]]
     Where the file has no <unk>, one that is never likely comes last.
     """
     lines = Lines(file, name)
-    rows = iter(lines)
-    sizes = read_sizes(lines, rows)
+    sizes = read_sizes(lines)
     words: dict[str, int] = {}
     levels: list[Level] = []
     for n, size in enumerate(sizes, 1):
         below = Ngrams(max(1, len(words)), tuple(levels), words.get("<s>"))
-        levels.append(read_level(lines, rows, size, words, below, n == len(sizes)))
-    if "\\end\\" not in (lines.last.strip(), *(line.strip() for line in rows)):
+        levels.append(read_level(lines, size, words, below, n == len(sizes)))
+    if "\\end\\" not in (lines.last.strip(), *(line.strip() for line in lines)):
         raise lines.wrong("the end", "a line \\end\\ after the n-grams")
     return Ngrams(len(words), tuple(levels), words.get("<s>")), list(words)
 
 
-def read_sizes(lines: Lines, rows: Iterator[str]) -> list[int]:
+def read_sizes(lines: Lines) -> list[int]:
     """How many n-grams of each length follow; ends before the first section."""
-    if not any(line.strip() == "\\data\\" for line in rows):
+    if not any(line.strip() == "\\data\\" for line in lines):
         raise lines.wrong("the end", "a line \\data\\")
     sizes: list[int] = []
-    for line in rows:
+    for line in lines:
         if not line.strip() and sizes:
             return sizes
         if not line.strip():
@@ -108,16 +102,14 @@ def read_sizes(lines: Lines, rows: Iterator[str]) -> list[int]:
     raise lines.wrong("the end", "n-grams")
 
 
-def read_level(
-    lines: Lines, rows: Iterator[str], size: int, words: dict[str, int], below: Ngrams, last: bool
-) -> Level:
+def read_level(lines: Lines, size: int, words: dict[str, int], below: Ngrams, last: bool) -> Level:
     """The n-grams of a section, sorted by their contexts, which the levels below must hold."""
     n = below.order + 1
-    title = next((line for line in rows if line.strip()), "the end")
+    title = next((line for line in lines if line.strip()), "the end")
     if title.strip() != f"\\{n}-grams:":
         raise lines.wrong(repr(title), f"\\{n}-grams:")
     ids, logs, shares, first = list[list[int]](), list[float](), list[float](), lines.number + 1
-    for line in rows:
+    for line in lines:
         parts = line.split()
         if not parts or parts[0].startswith("\\"):
             break

@@ -27,6 +27,7 @@ from regard.history.ibm1 import (
     Slot,
     Sparse,
     link_keys,
+    runs,
     unknown_slot,
 )
 
@@ -90,8 +91,11 @@ def classify(sources: Ragged, targets: Ragged) -> tuple[Classes, Ragged]:
     """The classes of some pairs, and the target sentences as classes."""
     sizes = np.diff(targets.bounds)
     sentence = np.repeat(np.arange(len(sizes)), sizes)
-    times = nth_time(sentence, targets.ids)
     words = int(targets.ids.max()) + 1
+    inside = sentence * words + targets.ids  # a word of a sentence
+    order = np.argsort(inside, kind="stable")
+    times = np.empty_like(order)  # how often each word stood in its sentence before
+    times[order] = np.arange(len(order)) - np.searchsorted(inside, inside[order], sorter=order)
     named = times * words + targets.ids
     keys, ids, seen = np.unique(named, return_inverse=True, return_counts=True)
     places = (np.arange(len(ids)) - targets.bounds[sentence] + 0.5) / sizes[sentence]
@@ -104,24 +108,12 @@ def classify(sources: Ragged, targets: Ragged) -> tuple[Classes, Ragged]:
     return classes, Ragged(ids, targets.bounds)
 
 
-def nth_time(sentence: Ids, ids: Ids) -> Ids:
-    """How often each word stood in its sentence before."""
-    order = np.lexsort((ids, sentence))
-    a, b = sentence[order], ids[order]
-    new = np.append(True, (a[1:] != a[:-1]) | (b[1:] != b[:-1]))
-    starts = np.flatnonzero(new)
-    times = np.empty(len(ids), np.int64)
-    times[order] = np.arange(len(ids)) - starts[np.cumsum(new) - 1]
-    return times
-
-
 def meetings(sources: Ragged, classes: Ragged, source_words: int, count: int) -> Sparse:
     """How often each source word and class stood in one pair; a word twice there counts twice."""
     parts = [np.unique(keys, return_counts=True) for keys, _ in link_keys(sources, classes, count)]
     cells, place = np.unique(np.concatenate([keys for keys, _ in parts]), return_inverse=True)
     values = np.bincount(place, np.concatenate([times for _, times in parts]))
-    bounds = np.searchsorted(cells, np.arange(source_words + 1) * count)
-    return Sparse(bounds, (cells % count).astype(np.int32), values.astype(np.float64))
+    return Sparse.of(*np.divmod(cells, count), values, source_words)
 
 
 # Naive Bayes --------------------------------------------------------------------------------------
@@ -169,8 +161,7 @@ class BagObjective:
         self.seen = from_numpy(np.bincount(said.ids, minlength=count).astype(np.float64))
         self.said = from_numpy(classes.astype(np.float64))  # classes of each pair
         sizes = np.diff(support.bounds)[sources.ids]
-        shift = support.bounds[sources.ids] - (np.cumsum(sizes) - sizes)
-        cells = np.arange(sizes.sum()) + np.repeat(shift, sizes)
+        cells = runs(support.bounds[sources.ids], sizes)
         pairs = np.repeat(np.repeat(np.arange(len(classes)), np.diff(sources.bounds)), sizes)
         sums, place = np.unique(pairs * count + support.columns[cells], return_inverse=True)
         wanted = np.repeat(np.arange(len(classes)), classes) * count + said.ids

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from regard.ambient import current, track
 from regard.errors import DataError, UsageError
+from regard.history.ibm1 import Sparse
 from regard.history.results import Cluster, Clusters
 from regard.history.word2vec import WordCorpus
 from regard.history.word_vectors import WordVectors
@@ -39,31 +40,27 @@ class Bigrams:
         inside[bounds[1:-1] - 1] = False  # none from one sentence to the next
         first, second = ids[:-1][inside].astype(np.int64), ids[1:][inside].astype(np.int64)
         if not len(first):
-            raise DataError(
-                "clustering words", "no two words beside each other", "lines of 2 words or more"
-            )
+            problem = "no two words beside each other"
+            raise DataError("clustering words", problem, "lines of 2 words or more")
         keys, self.count = np.unique(first * vocab + second, return_counts=True)
         self.first, self.second = keys // vocab, keys % vocab
         self.total, self.vocab = len(first), vocab
         self.before = np.bincount(first, minlength=vocab).astype(np.float64)  # as the first of two
         self.after = np.bincount(second, minlength=vocab).astype(np.float64)
-        self.rows = np.searchsorted(self.first, np.arange(vocab + 1))
-        self.by_second = np.argsort(self.second, kind="stable")
-        self.columns = np.searchsorted(self.second[self.by_second], np.arange(vocab + 1))
+        swapped = np.argsort(self.second, kind="stable")
+        self.follows = Sparse.of(self.first, self.second, self.count, vocab)
+        self.leads = Sparse.of(
+            self.second[swapped], self.first[swapped], self.count[swapped], vocab
+        )
 
     def beside(self, word: int, classes: Ids, k: int) -> tuple[Floats, Floats]:
         """How often each class (k,) follows a word, and stands before it; −1 is no class yet."""
-        own = slice(self.rows[word], self.rows[word + 1])
-        other = self.by_second[self.columns[word] : self.columns[word + 1]]
-        sums: list[Floats] = []
-        for words, counts in (
-            (self.second[own], self.count[own]),
-            (self.first[other], self.count[other]),
-        ):
+
+        def sums(words: Whole, counts: Floats) -> Floats:
             where = classes[words]
-            known = where >= 0
-            sums.append(np.asarray(np.bincount(where[known], counts[known], k), np.float64))
-        return sums[0], sums[1]
+            return np.bincount(where[where >= 0], counts[where >= 0], k).astype(np.float64)
+
+        return sums(*self.follows.row(word)), sums(*self.leads.row(word))
 
 
 def share(n: Floats, before: Floats, after: Floats, total: int) -> Floats:
@@ -102,12 +99,9 @@ class Joining:
         n, back = self.counts[:, at], self.counts[at]  # (k,) towards it, from it
         own = share(n, self.before, self.after[at], self.total)
         own = own + share(back, self.before[at], self.after, self.total)
-        both = share(
-            n[:, None] + n, np.add.outer(self.before, self.before), self.after[at], self.total
-        )
-        both += share(
-            back[:, None] + back, self.before[at], np.add.outer(self.after, self.after), self.total
-        )
+        before, after = (np.add.outer(each, each) for each in (self.before, self.after))
+        both = share(n[:, None] + n, before, self.after[at], self.total)
+        both += share(back[:, None] + back, self.before[at], after, self.total)
         return own[:, None] + own - both
 
     def losses_of(self, at: int) -> Floats:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,11 +116,16 @@ def link_keys(sources: Ragged, targets: Ragged, target_ids: int) -> Iterator[tup
         stop = max(start + 1, int(np.searchsorted(ends, before + LINKS, "right")))
         sizes = np.repeat(length[start:stop], words[start:stop])  # (words,)
         first = np.repeat(sources.bounds[start:stop], words[start:stop])
-        shift = first - (np.cumsum(sizes) - sizes)  # from a link's number to its source word
-        heard = sources.ids[np.arange(sizes.sum()) + np.repeat(shift, sizes)]
+        heard = sources.ids[runs(first, sizes)]
         said = np.repeat(targets.ids[targets.bounds[start] : targets.bounds[stop]], sizes)
         yield heard * target_ids + said, sizes
         start = stop
+
+
+def runs(first: Ids, sizes: Ids) -> Ids:
+    """Whole numbers from each of some on, so many of them, one run after the other."""
+    before: Ids = np.cumsum(sizes) - sizes
+    return np.arange(sizes.sum()) + np.repeat(first - before, sizes)
 
 
 def distinct(keys: Ids) -> tuple[Ids, Short]:
@@ -180,6 +185,12 @@ class Sparse:
     bounds: Ids  # (rows + 1,)
     columns: NDArray[np.int32]  # (cells,)
     values: Floats  # (cells,)
+
+    @classmethod
+    def of(cls, row: Ids, column: Ids, values: NDArray[Any], rows: int) -> Sparse:
+        """A matrix of cells that are listed by rows."""
+        bounds = np.searchsorted(row, np.arange(rows + 1))
+        return cls(bounds, column.astype(np.int32), values.astype(np.float64))
 
     def row(self, n: int) -> tuple[NDArray[np.int32], Floats]:
         """Columns and values of one row."""

@@ -28,6 +28,7 @@ from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
 from regard.history.clusters import brown_classes
 from regard.history.config import Smoothing
+from regard.history.ibm1 import runs
 from regard.history.ngrams import Counts, Floats, Ids, Level, Ngrams
 from regard.history.results import NgramRun, Sample, Samples
 from regard.history.smoothing import smooth, train_ngrams
@@ -187,23 +188,21 @@ class NgramModel:
     def open(cls, path: Path) -> NgramModel:
         """The model in a folder, or in an ARPA file."""
         if path.is_file():
-            tables, words = read_arpa(read_lines(path), path)
-            return cls(tables, tokenizer_of(words), "as the file says", path)
+            listed, words = read_arpa(read_lines(path), path)
+            return cls(listed, tokenizer_of(words), "as the file says", path)
         if not (path / "config.json").is_file():
             problem = "no config.json there" if path.is_dir() else "no such file or folder"
             expected = "a folder of `regard train ngram`, or an ARPA file"
             raise DataError(f"opening {path}", problem, expected)
         config = read_json(path / "config.json", "the settings of an n-gram model")
         if config.get("model_type") != KIND:
-            raise DataError(
-                f"opening {path}", "no n-gram model", "a folder of `regard train ngram`"
-            )
+            expected = "a folder of `regard train ngram`"
+            raise DataError(f"opening {path}", "no n-gram model", expected)
         tokenizer = open_tokenizer(path)
         if tokenizer is None:
             raise DataError(f"opening {path}", "no tokenizer.json", "the tokenizer of the model")
-        return cls(
-            read_tables(path / WEIGHTS, config), tokenizer, config.get("smoothing", ""), path
-        )
+        tables = read_tables(path / WEIGHTS, config)
+        return cls(tables, tokenizer, config.get("smoothing", ""), path)
 
     @property
     def cut_at_blanks(self) -> bool:
@@ -217,9 +216,8 @@ class NgramModel:
         """Write an ARPA file; control tokens as it is custom there."""
         if isinstance(self.tables, ClassNgrams):
             problem = "n-grams of classes, for which ARPA files have no place"
-            raise UsageError(
-                "writing an ARPA file", problem, "n-grams of words (`regard train ngram`)"
-            )
+            expected = "n-grams of words (`regard train ngram`)"
+            raise UsageError("writing an ARPA file", problem, expected)
         known = {self.tokenizer.specials.get(role): spelt for role, spelt in USUAL.items()}
 
         def spell(id: int) -> str:
@@ -270,10 +268,8 @@ class NgramPredictor:
         for n, (place, after) in enumerate(zip(self.ends, self.after, strict=True)):
             rows = np.flatnonzero(place >= 0)
             total[rows] += self.tables.levels[n].backoff[place[rows], None]
-            first, past = after[place[rows]], after[place[rows] + 1]
-            row = np.repeat(rows, past - first)
-            before = np.cumsum(past - first) - (past - first)
-            at = np.arange(len(row)) + np.repeat(first - before, past - first)
+            sizes = after[place[rows] + 1] - after[place[rows]]
+            row, at = np.repeat(rows, sizes), runs(after[place[rows]], sizes)
             own = self.tables.levels[n + 1].logprob[at]
             kept = ~np.isnan(own)
             total[row[kept], self.tables.levels[n + 1].word[at[kept]]] = own[kept]

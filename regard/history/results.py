@@ -258,37 +258,28 @@ class Samples(Result):
         yield Grid(self.title(), ("order", "text"), rows, left=2)
 
 
-class CountingRun(Result):
-    """A run whose figures are those that were asked for, or that its kind of model has."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Without what is None."""
-        held = super().to_dict()
-        return {name: held[name] for name in held if getattr(self, name) is not None}
-
-
 @dataclass(frozen=True)
-class NgramRun(CountingRun):
+class NgramRun(Result):
     """n-grams up to {order} {units}, in {out}."""
 
     out: str
     tokens: int
     """Of the text that was counted."""
     vocabulary: int
-    classes: int | None
+    classes: int | None = shown(optional=True)
     """Of words, where n-grams are of classes."""
-    ngrams: list[int]
+    ngrams: list[int] = shown()
     """How many of each length."""
-    smoothing: str
-    seconds: float
-    perplexity: float | None = None
+    smoothing: str = shown()
+    seconds: float = shown()
+    perplexity: float | None = shown(optional=True, default=None)
     """Of the validation text, with unknown words as one word of the vocabulary."""
-    bits_per_token: float | None = None
-    bits_per_byte: float | None = None
+    bits_per_token: float | None = shown(optional=True, default=None)
+    bits_per_byte: float | None = shown(optional=True, default=None)
     """With unknown words spelt out, 8 bits a byte."""
-    unknown: int | None = None
+    unknown: int | None = shown(optional=True, default=None)
     """Tokens of the validation text that stand for unknown words."""
-    perplexity_known: float | None = None
+    perplexity_known: float | None = shown(optional=True, default=None)
     """Without those; comparable, as with them, between models of one vocabulary."""
 
     @property
@@ -317,7 +308,7 @@ class VectorRun(Result):
 
 
 @dataclass(frozen=True)
-class TranslatorRun(CountingRun):
+class TranslatorRun(Result):
     """A translator that counts words, in {out}."""
 
     out: str
@@ -326,11 +317,11 @@ class TranslatorRun(CountingRun):
     """Pairs without words on a side."""
     source_words: int
     target_words: int
-    classes: int | None
+    classes: int | None = shown(optional=True)
     """Target words, counted again for each time that they stand in a sentence."""
-    seen_once: int | None
-    weights: int
-    seconds: float
+    seen_once: int | None = shown(optional=True)
+    weights: int = shown()
+    seconds: float = shown()
 
 
 # The ladder ---------------------------------------------------------------------------------------
@@ -348,15 +339,15 @@ class RungScore(Row):
     seconds: float = shown("{:,.1f}")
     tokens_per_s: float = shown("{:,.0f}", title="tokens/s")
     joules: float = shown("{:,.3g}")
-    bleu: float | None = shown("{:,.2f}", title="BLEU", default=None)
+    bleu: float | None = shown("{:,.2f}", title="BLEU", optional=True, default=None)
     """Of translators."""
-    perplexity: float | None = shown("{:,.1f}", default=None)
+    perplexity: float | None = shown("{:,.1f}", optional=True, default=None)
     """Of language models."""
     bits: float | None = shown("{:.3f}", title="bits/token", default=None)
     """A token, of the test text, or of the validation pairs."""
-    steps: int | None = shown(default=None)
+    steps: int | None = shown(optional=True, default=None)
     """Of translators that are trained step by step."""
-    by_length: list[dict[str, Any]] | None = shown(table=False, default=None)
+    by_length: list[dict[str, Any]] | None = shown(table=False, optional=True, default=None)
     """BLEU by words of the source."""
     french: list[float | None] | None = shown(table=False, default=None)
     """p(French) by words between; None where a model has no room for so many."""
@@ -364,14 +355,11 @@ class RungScore(Row):
     """Lower rungs that are as good or better."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Figures of texts or of pairs."""
+        """Of translators without the curve."""
         figures = super().to_dict() | {"out_of_order": bool(self.beaten_by)}
-        other = ("bleu", "by_length") if self.bleu is None else ("perplexity", "french")
-        return {
-            name: value
-            for name, value in figures.items()
-            if name not in other and not (name == "steps" and value is None)
-        }
+        if self.bleu is not None:
+            del figures["french"]
+        return figures
 
 
 @dataclass(frozen=True)
@@ -392,15 +380,8 @@ class Ladder(Result):
     rungs: list[RungScore]
     energy: dict[str, Any]
     """source: where the figures come from; measured: whether a counter was read."""
-    french: dict[str, Any] | None
+    french: dict[str, Any] | None = shown(optional=True)
     """distances of the curve, and words of it that are lacking in the vocabulary."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The curve only where there is one."""
-        figures = super().to_dict()
-        if self.french is None:
-            del figures["french"]
-        return figures
 
     @property
     def pairs(self) -> bool:

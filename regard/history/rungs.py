@@ -253,17 +253,6 @@ def fit_scales(model: NextWord, ids: Ids) -> NextWord:
 # One split ----------------------------------------------------------------------------------------
 
 
-class LadderSplit(NamedTuple):
-    """Files of a ladder, and how many lines each has."""
-
-    train: Path
-    valid: Path
-    test: Path
-    lines: dict[str, int]
-    taken_out: int
-    """Lines of the training part that stood in the others too."""
-
-
 def cut_parts(
     data: str, valid: str | None, test: str | None, pairs: bool
 ) -> tuple[dict[str, list[str]], int]:
@@ -349,14 +338,15 @@ class Climb:
         """Write the three parts, and the tokenizer of the training part."""
         kind = self.tokens or ("pieces" if self.pairs else "spaced")
         check_known(kind, KINDS, DOING, f"--tokens {kind}")
-        parts, taken_out = cut_parts(self.data, self.valid, self.test, self.pairs)
+        parts, self.taken_out = cut_parts(self.data, self.valid, self.test, self.pairs)
+        self.lines = {name: len(rows) for name, rows in parts.items()}
         folder.mkdir(parents=True)
-        files = {name: folder / f"{name}.{'tsv' if self.pairs else 'txt'}" for name in parts}
-        for name, path in files.items():
+        self.files = {name: folder / f"{name}.{'tsv' if self.pairs else 'txt'}" for name in parts}
+        for name, path in self.files.items():
             path.write_text("".join(f"{row}\n" for row in parts[name]), encoding="utf-8")
-        texts = read_parts([files["train"]])
+        texts = read_parts([self.files["train"]])
         if self.pairs:
-            texts = (f"{side}\n" for pair in read_pairs(files["train"]) for side in pair)
+            texts = (f"{side}\n" for pair in read_pairs(self.files["train"]) for side in pair)
         self.tokenizer = train_tokenizer(
             texts,
             kind,
@@ -367,8 +357,6 @@ class Climb:
         )
         self.tokenizer.save(folder / "tokenizer")
         self.tokenizer_folder = str(folder / "tokenizer")
-        lines = {name: len(rows) for name, rows in parts.items()}
-        self.split = LadderSplit(**files, lines=lines, taken_out=taken_out)
 
     def run(self, folder: Path) -> Ladder:
         """Those that count first, the others by their shares of the time."""
@@ -378,9 +366,9 @@ class Climb:
         self.make_split(folder / "split")
         unknown = [] if self.pairs else lacking(self.tokenizer)
         self.asked = {} if self.pairs or unknown else questions(self.tokenizer)
-        split, scores = self.split, list[RungScore]()
-        if split.taken_out:
-            lines = f"{split.taken_out:,} lines"
+        scores = list[RungScore]()
+        if self.taken_out:
+            lines = f"{self.taken_out:,} lines"
             note(f"left out of training, as test or validation has them: {lines}")
         own = 0.0  # seconds of one share: what an earlier rung takes too much no later one lacks
         for number, rung in enumerate(self.climbed):
@@ -401,8 +389,8 @@ class Climb:
         return Ladder(
             self.data,
             "translation" if self.pairs else "text",
-            split.lines,
-            split.taken_out,
+            self.lines,
+            self.taken_out,
             None if self.steps else self.minutes,
             self.steps,
             current().seed,
@@ -420,50 +408,49 @@ class Climb:
         costs = self.train_steps(rung, out, seconds) if rung.verb else self.count(rung, out)
         model = str(out / "final" if rung.verb else out)
         if self.pairs:
-            score = self.evaluate.translate(model, self.split.test, by_length=True, workers=1)
+            score = self.evaluate.translate(model, self.files["test"], by_length=True, workers=1)
             bands = score.to_dict()["by_length"]
             return costs | {"bleu": score.bleu, "by_length": bands}
         costs.pop("steps", None)
-        score = self.evaluate.lm(model, self.split.test)
+        score = self.evaluate.lm(model, self.files["test"])
         quality = {"perplexity": score.perplexity, "bits": score.bits_per_token}
         return costs | quality | {"french": self.follow_french(rung, model)}
 
     def count(self, rung: Rung, out: Path) -> dict[str, Any]:
         """Train a rung that counts."""
-        split = self.split
+        file = self.files["train"]
         self.meter.start()
         if self.pairs:
             lbfgs = self.steps or max(1, min(60, int(LBFGS * self.minutes)))
             more = {"steps": lbfgs} if rung.name == "logreg" else {}
-            run = getattr(self.train, rung.name)(split.train, out=out, **more)
-            joules, size = self.meter.joules(), run.weights
-            words = sum(len(row.split()) for row in read_lines(split.train))
+            run = getattr(self.train, rung.name)(file, out=out, **more)
+            costs, size = self.costs(run.seconds), run.weights
+            words = sum(len(row.split()) for row in read_lines(file))
         else:
             text: dict[str, Any] = {"tokens": self.tokenizer_folder, "lines": False, "out": out}
             if rung.name == "classes":  # whose search takes words × classes²
-                kinds = len(np.unique(self.ids(split.train)))
+                kinds = len(np.unique(self.ids("train")))
                 most = math.isqrt(int(60 * self.minutes * BROWN / (kinds * MERGE)))
                 classes = max(1, min(CLASSES, kinds, CLASSES if self.steps else most))
-                run = self.train.classes(split.train, classes=classes, **text)
+                run = self.train.classes(file, classes=classes, **text)
             else:
-                run = self.train.ngram(split.train, order=int(rung.name[0]), **text)
-            joules, words = self.meter.joules(), run.tokens
+                run = self.train.ngram(file, order=int(rung.name[0]), **text)
+            costs, words = self.costs(run.seconds), run.tokens
             own = run.vocabulary if rung.name == "classes" else 0  # each word's share of its class
             size = sum(run.ngrams) + own
-        return {
-            "parameters": size,
-            "seconds": run.seconds,
-            "tokens_per_s": words / max(run.seconds, 0.01),
-            "joules": joules,
-        }
+        return costs | {"parameters": size, "tokens_per_s": words / max(run.seconds, 0.01)}
 
-    def ids(self, part: Path) -> Ids:
+    def costs(self, seconds: float) -> dict[str, Any]:
+        """What a rung cost that was trained just now."""
+        return {"seconds": seconds, "joules": self.meter.joules()}
+
+    def ids(self, part: str) -> Ids:
         """A part as one running text."""
-        return joined(encode_lines(self.tokenizer, read_parts([part]), False))
+        return joined(encode_lines(self.tokenizer, read_parts([self.files[part]]), False))
 
     def measure_vectors(self, out: Path, seconds: float) -> dict[str, Any]:
         """Vectors of word2vec, and a softmax over the mean of the last ones."""
-        ids, began = self.ids(self.split.train), time.perf_counter()
+        ids, began = self.ids("train"), time.perf_counter()
         self.meter.start()
         config = Word2VecConfig("cbow", self.dim, WINDOW, min_count=1)
         times = config.times(len(ids))
@@ -472,27 +459,21 @@ class Climb:
         config = replace(config, epochs=times)
         model = train_next_word(ids, self.tokenizer.size, config, current().seed, WORKERS)
         speed = times * len(ids) / max(time.perf_counter() - began, 0.01)
-        model = fit_scales(model, self.ids(self.split.valid))
-        taken, joules = time.perf_counter() - began, self.meter.joules()
+        model = fit_scales(model, self.ids("valid"))
+        costs = self.costs(time.perf_counter() - began)
         pieces = self.tokenizer.pieces(range(self.tokenizer.size), "source")
         words = [re.sub(r"\s", "▁", piece or f"<id{id}>") for id, piece in enumerate(pieces)]
         counts = np.bincount(ids, minlength=self.tokenizer.size).tolist()
         both = {"in": model.inputs.numpy(), "out": model.outputs.numpy()}
         how = {**asdict(config), "seed": current().seed, "a": model.a, "b": model.b}
         save_folder(out, words, counts, both, how)
-        logs = model.logprobs(self.ids(self.split.test))
+        logs = model.logprobs(self.ids("test"))
         if not len(logs):
-            raise DataError(DOING, f"no tokens in {self.split.test}", "one or more")
+            raise DataError(DOING, f"no tokens in {self.files['test']}", "one or more")
         loss = -float(logs.mean())
-        return {
-            "perplexity": perplexity(loss),
-            "bits": loss / math.log(2),
-            "parameters": model.parameters,
-            "seconds": taken,
-            "tokens_per_s": speed,
-            "joules": joules,
-            "french": answer_curve(self.asked, model.logprobs) if self.asked else None,
-        }
+        french = answer_curve(self.asked, model.logprobs) if self.asked else None
+        quality = {"perplexity": perplexity(loss), "bits": loss / math.log(2), "french": french}
+        return costs | quality | {"parameters": model.parameters, "tokens_per_s": speed}
 
     def follow_french(self, rung: Rung, model: str) -> list[float | None] | None:
         """p(French) by distance."""
@@ -526,20 +507,15 @@ class Climb:
         began = time.perf_counter()
         self.meter.start()
         run = self.start_run(rung, out, options)
-        taken, joules = time.perf_counter() - began, self.meter.joules()
+        costs = self.costs(time.perf_counter() - began)
         if run.best_valid is None:
             raise DataError(f"training {rung.name}", "nothing to validate on", "longer lines")
         for name in ("checkpoints", "data"):
             shutil.rmtree(out / name, ignore_errors=True)
         self.kit = run.kit
-        return {
-            "bits": run.best_valid / math.log(2),
-            "parameters": sum(weight.numel() for weight in self.kit.model.parameters()),
-            "seconds": taken,
-            "tokens_per_s": pace(run.metrics)[0],
-            "joules": joules,
-            "steps": run.steps,
-        }
+        size = sum(weight.numel() for weight in self.kit.model.parameters())
+        figures = {"bits": run.best_valid / math.log(2), "steps": run.steps, "parameters": size}
+        return costs | figures | {"tokens_per_s": pace(run.metrics)[0]}
 
     def start_run(self, rung: Rung, out: Path, options: Mapping[str, Any]) -> Any:
         """Train a rung that is trained step by step."""
@@ -547,11 +523,11 @@ class Climb:
         if rung.name == "transformer":
             shape["heads"] = next(count for count in (4, 2, 1) if self.dim % count == 0)
         return getattr(self.train, str(rung.verb))(
-            self.split.train,
+            self.files["train"],
             out=out,
             config=TrainConfig(**{**SAME, **rung.how, **options}),
             shape=ShapeConfig(dim=self.dim, **shape),
-            data=DataConfig(valid=(str(self.split.valid),), tokens=self.tokenizer_folder),
+            data=DataConfig(valid=(str(self.files["valid"]),), tokens=self.tokenizer_folder),
         )
 
 

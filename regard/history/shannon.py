@@ -194,14 +194,14 @@ def conditional(level: Counts) -> float:
 # Guessing -----------------------------------------------------------------------------------------
 
 
-def guess_ranks(ids: Ids, predictor: Predictor, before: Ids | None = None) -> Ids:
+def guess_ranks(ids: Ids, predictor: Predictor, before: Ids | Sequence[int] = ()) -> Ids:
     """How many guesses (T,) each letter takes, the likeliest first; of equals the first symbol.
 
     What stands before the text is read, not guessed.
     """
     predictor.start(1)
-    ranks, known = np.zeros(len(ids), np.int64), 0 if before is None else len(before)
-    whole = ids if before is None else np.concatenate((before, ids))
+    ranks, known = np.zeros(len(ids), np.int64), len(before)
+    whole = np.concatenate((np.array(before, np.int64), ids))
     for n, id in enumerate(whole):
         if n >= known:
             (p,) = predictor.predict()

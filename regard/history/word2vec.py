@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.ambient import track
+from regard.data.order import mix
 from regard.data.text_files import Paths, find_files, naming, read_lines
 from regard.data.word_frequencies import words
 from regard.errors import DataError, RegardError, ResourceError
@@ -137,7 +138,7 @@ def jobs(corpus: WordCorpus, config: Word2VecConfig, seed: int = 0) -> Iterator[
     cuts = np.searchsorted(corpus.bounds, np.arange(0, count, BLOCK))
     cuts = np.unique([*cuts, len(corpus.bounds) - 1])
     for epoch in range(epochs):
-        key = mix((seed * GOLDEN + epoch + 1) & WORD)
+        key = int(mix(np.array((seed * GOLDEN + epoch + 1) & WORD, np.uint64).reshape(1))[0])
         for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
             bounds = corpus.bounds[begin : end + 1]
             read = epoch * count + int(bounds[0])
@@ -215,13 +216,6 @@ def alias_table(weights: NDArray[np.float64]) -> NDArray[np.uint32]:
         if scaled[more] < 1:
             small.append(large.pop())
     return table
-
-
-def mix(x: int) -> int:
-    """SplitMix64's finaliser (Steele 2014)."""
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & WORD
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & WORD
-    return x ^ (x >> 31)
 
 
 # In C ---------------------------------------------------------------------------------------------

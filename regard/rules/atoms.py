@@ -25,28 +25,42 @@ class Atom(NamedTuple):
     args: tuple[Any, ...]
 
 
+Template = str | tuple[str, ...] | Callable[..., str]
+"""What arguments are put into; of several the first argument chooses; or a function of them.
+
+{0} is the first argument. Of one that is a word, {dots} and {blanks} are its symbols with dots or
+blanks between them, {list} is the word as a list and {size} its length."""
+
+
 @dataclass(frozen=True)
 class AtomKind:
-    """How atoms of one kind read, run and cost.
-
-    Words and source are templates that the arguments are put into, or functions of them.
-    """
+    """How atoms of one kind read, run and cost."""
 
     takes: str
     """A letter for each argument: w a word of symbols, s a symbol, n a number, v one of four,
     m a modulus, r a remainder after it, t digits of an automaton."""
-    words: str | Callable[..., str]
-    source: str | Callable[..., str]
+    words: Template
+    source: Template
     base: float
     """Bits for the kind itself; symbols and numbers come on top."""
 
     def read(self, args: tuple[Any, ...]) -> str:
         """An atom in words."""
-        return self.words.format(*args) if isinstance(self.words, str) else self.words(*args)
+        return fill(self.words, args)
 
     def write(self, args: tuple[Any, ...]) -> str:
         """An atom as a Python expression over `x`."""
-        return self.source.format(*args) if isinstance(self.source, str) else self.source(*args)
+        return fill(self.source, args)
+
+
+def fill(template: Template, args: tuple[Any, ...]) -> str:
+    """A template with the arguments of an atom."""
+    if callable(template):
+        return template(*args)
+    text = template if isinstance(template, str) else template[args[0]]
+    word = args[0] if args and isinstance(args[0], tuple) else ()
+    dots, blanks = " … ".join(word), " ".join(word)
+    return text.format(*args, dots=dots, blanks=blanks, list=[*word], size=len(word))
 
 
 def whole_bits(number: int) -> float:
@@ -80,20 +94,6 @@ def moves_bits(states: int, symbols: int, vocabulary: int) -> float:
 
 # Words and Python of the kinds that no template can write --------------------------------------
 
-ENCLOSED = ("every", "the first", "the last")
-ORDERS = (
-    "no {b} before the first {a}, which occurs",
-    "some {a} before the first {b}, which occurs",
-    "no {a} after the last {b}, which occurs",
-    "some {b} after the last {a}, which occurs",
-)
-ORDER_SOURCES = (
-    "{a!r} in x and {b!r} not in x[:x.index({a!r})]",
-    "{b!r} in x and {a!r} in x[:x.index({b!r})]",
-    "{b!r} in x and {a!r} not in x[::-1][:x[::-1].index({b!r})]",
-    "{a!r} in x and {b!r} in x[::-1][:x[::-1].index({a!r})]",
-)
-
 
 def name_place(place: int) -> str:
     """Where in a line: 1 is the first, -1 the last."""
@@ -105,17 +105,6 @@ def name_place(place: int) -> str:
 def at_place(place: int) -> str:
     """The token there; places count from 1, or from -1 at the end."""
     return f"x[{place - 1 if place > 0 else place}]"
-
-
-def enclosed_source(which: int, a: str, b: str) -> str:
-    """Every, the first or the last b has an a before it and an a after it."""
-    before = f"{a!r} in x[:x.index({b!r})]"
-    after = f"{a!r} in x[::-1][:x[::-1].index({b!r})]"
-    if which == 1:
-        after = f"{a!r} in x[x.index({b!r}):]"
-    if which == 2:
-        before = f"{a!r} in x[::-1][x[::-1].index({b!r}):]"
-    return f"{b!r} in x and {before} and {after}"
 
 
 def nested_moves(a: str, b: str, c: str, d: str, depth: int) -> dict[tuple[str, str], str]:
@@ -147,6 +136,25 @@ DIFFERENCE = "x.count({0!r}) - x.count({1!r})"
 LEVELS = "[0, *accumulate((t == {0!r}) - (t == {1!r}) for t in x)]"
 RUNS = "[t for n, t in enumerate(p) if n == 0 or t != p[n - 1]]"
 CHANGES = "sum(s != t for s, t in zip(x, x[1:]))"
+ORDERS = (
+    "no {2} before the first {1}, which occurs",
+    "some {1} before the first {2}, which occurs",
+    "no {1} after the last {2}, which occurs",
+    "some {2} after the last {1}, which occurs",
+)
+ORDER_SOURCES = (
+    "{1!r} in x and {2!r} not in x[:x.index({1!r})]",
+    "{2!r} in x and {1!r} in x[:x.index({2!r})]",
+    "{2!r} in x and {1!r} not in x[::-1][:x[::-1].index({2!r})]",
+    "{1!r} in x and {2!r} in x[::-1][:x[::-1].index({1!r})]",
+)
+AROUND = "{2} has {1} before it and {1} after it, and {2} occurs"
+BEFORE, AFTER = "{1!r} in x[:x.index({2!r})]", "{1!r} in x[::-1][:x[::-1].index({2!r})]"
+ENCLOSED_SOURCES = (
+    "{2!r} in x and " + BEFORE + " and " + AFTER,
+    "{2!r} in x and " + BEFORE + " and {1!r} in x[x.index({2!r}):]",
+    "{2!r} in x and {1!r} in x[::-1][x[::-1].index({2!r}):] and " + AFTER,
+)
 
 KINDS = {
     "sub": AtomKind(
@@ -157,19 +165,12 @@ KINDS = {
     ),
     "string": AtomKind(
         "w",
-        lambda w: f"contains {' '.join(w)} side by side",
-        lambda w: f"any(x[i:i + {len(w)}] == {list(w)!r} for i in range(len(x)))",
+        "contains {blanks} side by side",
+        "any(x[i:i + {size}] == {list} for i in range(len(x)))",
         2,
     ),
-    "starts": AtomKind(
-        "w",
-        lambda w: f"begins with {' '.join(w)}",
-        lambda w: f"x[:{len(w)}] == {list(w)!r}",
-        3,
-    ),
-    "ends": AtomKind(
-        "w", lambda w: f"ends with {' '.join(w)}", lambda w: f"x[-{len(w)}:] == {list(w)!r}", 3
-    ),
+    "starts": AtomKind("w", "begins with {blanks}", "x[:{size}] == {list}", 3),
+    "ends": AtomKind("w", "ends with {blanks}", "x[-{size}:] == {list}", 3),
     "place": AtomKind(
         "ns",
         lambda n, a: f"the {name_place(n)} token is {a}",
@@ -184,7 +185,7 @@ KINDS = {
     ),
     "near": AtomKind(
         "wn",
-        lambda w, g: f"contains {' … '.join(w)} with at most {g} between neighbours",
+        "contains {dots} with at most {1} between neighbours",
         "reduce(lambda ends, t: {{j for i in ends for j in range(i + 1, i + 2 + {1}) "
         "if x[j:j + 1] == [t]}}, {0!r}[1:], [i for i, t in enumerate(x) if t == {0!r}[0]])",
         6,
@@ -215,31 +216,23 @@ KINDS = {
     ),
     "both": AtomKind("ssn", "at least {2} of {0} and {1} together", SUM + " >= {2}", 6),
     "bothmod": AtomKind(
-        "ssmr",
-        "count of {0} and {1} together, mod {2}, is {3}",
-        f"({SUM}) % {{2}} == {{3}}",
-        5,
+        "ssmr", "count of {0} and {1} together, mod {2}, is {3}", f"({SUM}) % {{2}} == {{3}}", 5
     ),
     "most": AtomKind("s", "more than half of the tokens are {0}", "2 * x.count({0!r}) > len(x)", 5),
     "long": AtomKind("n", "at least {0} tokens", "len(x) >= {0}", 4),
     "length": AtomKind("n", "exactly {0} tokens", "len(x) == {0}", 5),
     "lengthmod": AtomKind("mr", "number of tokens mod {0} is {1}", "len(x) % {0} == {1}", 4),
-    "order": AtomKind(
-        "vss",
-        lambda n, a, b: ORDERS[n].format(a=a, b=b),
-        lambda n, a, b: ORDER_SOURCES[n].format(a=a, b=b),
-        2,
-    ),
+    "order": AtomKind("vss", ORDERS, ORDER_SOURCES, 2),
     "enclosed": AtomKind(
         "vss",
-        lambda n, a, b: f"{ENCLOSED[n]} {b} has {a} before it and {a} after it, and {b} occurs",
-        enclosed_source,
+        ("every " + AROUND, "the first " + AROUND, "the last " + AROUND),
+        ENCLOSED_SOURCES,
         5,
     ),
     "shape": AtomKind(
         "w",
         lambda w: f"keeping only {' and '.join(dict.fromkeys(w))}: {' '.join(f'{s}+' for s in w)}",
-        lambda w: f"(lambda p: {RUNS} == {[*w]!r})([t for t in x if t in {w!r}])",
+        f"(lambda p: {RUNS} == {{list}})([t for t in x if t in {{0!r}}])",
         4,
     ),
     "early": AtomKind(
@@ -278,10 +271,7 @@ KINDS = {
     ),
     "kinds": AtomKind("n", "at least {0} different tokens", "len(set(x)) >= {0}", 7),
     "top": AtomKind(
-        "n",
-        "some token occurs at least {0} times",
-        "max(map(x.count, x), default=0) >= {0}",
-        7,
+        "n", "some token occurs at least {0} times", "max(map(x.count, x), default=0) >= {0}", 7
     ),
     "mirror": AtomKind("", "a palindrome", "x == x[::-1]", 6),
     "copy": AtomKind(
@@ -293,12 +283,7 @@ KINDS = {
         "(lambda d: min(d) >= 0 == d[-1] and max(d) <= ({2} or len(x)))(" + LEVELS + ")",
         3,
     ),
-    "prefix": AtomKind(
-        "ss",
-        "never more {1} than {0} so far",
-        f"min({LEVELS}) >= 0",
-        5,
-    ),
+    "prefix": AtomKind("ss", "never more {1} than {0} so far", f"min({LEVELS}) >= 0", 5),
     "nested": AtomKind(
         "ssssv",
         "{0} {1} and {2} {3} match as brackets, depth at most {4}",

@@ -121,10 +121,5 @@ def leave_one_out(rows: Bools, bits: Bits, labels: Bools, code: LabelCode) -> fl
 
 def combine(both: Any, first: Any, second: Any, lines: int) -> tuple[Any, ...]:
     """Lines in a and b, in a alone, in b alone, in neither, in just one."""
-    return (
-        both,
-        first - both,
-        second - both,
-        lines - first - second + both,
-        first + second - 2 * both,
-    )
+    one, two = first - both, second - both
+    return both, one, two, lines - both - one - two, one + two

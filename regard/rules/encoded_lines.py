@@ -36,18 +36,19 @@ class EncodedLines:
     @cached_property
     def first(self) -> Ints:
         """The first place of each symbol; T where it is not."""  # (V, N)
-        first = np.full((len(self.symbols) + 1, len(self.ids)), self.ids.shape[1], np.int32)
-        places = np.arange(self.ids.shape[1] - 1, -1, -1, dtype=np.int32)
-        first[self.ids[:, ::-1], np.arange(len(self.ids))[:, None]] = places  # what is last stays
-        return first[:-1]
+        first: Ints = self.ids.shape[1] - 1 - self.last_in(self.ids[:, ::-1])
+        return first
 
     @cached_property
     def last(self) -> Ints:
         """The last place of each symbol; -1 where it is not."""  # (V, N)
-        last = np.full((len(self.symbols) + 1, len(self.ids)), -1, np.int32)
-        places = np.arange(self.ids.shape[1], dtype=np.int32)
-        last[self.ids, np.arange(len(self.ids))[:, None]] = places
-        return last[:-1]
+        return self.last_in(self.ids)
+
+    def last_in(self, ids: Ints) -> Ints:
+        """The last place of each symbol in some lines; -1 where it is not."""  # (V, N)
+        last = np.full((len(self.symbols) + 1, len(ids)), -1, np.int32)
+        last[ids, np.arange(len(ids))[:, None]] = np.arange(ids.shape[1], dtype=np.int32)
+        return last[:-1]  # padding, -1, falls on the last row
 
     def onehot(self, size: int) -> Bools:
         """Where each of the first `size` symbols stands."""  # (size, N, T)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from regard.errors import DataError
 from regard.formal.dfa import DFA
@@ -217,19 +216,12 @@ class Discovery(AutomatonResult):
     notes: list[str]
     examples: list[LabelledLine] = shown(json=False)
     """The lines themselves; where one side only was given, with random ones beside them."""
-    neural: NeuralStudy | None = None
+    neural: NeuralStudy | None = shown(optional=True, default=None)
 
     @property
     def positives(self) -> int:
         """How many positive lines were given."""
         return sum(line.positive and line.file != RANDOM for line in self.examples)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as plain data; `neural` only where a network was trained."""
-        data = super().to_dict()
-        if self.neural is None:
-            del data["neural"]
-        return data
 
     def parts(self) -> Iterator[str | Grid]:
         """Rules with their exceptions, probes, what a reader must know, automaton and checker."""

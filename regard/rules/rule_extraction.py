@@ -22,6 +22,7 @@ from regard.formal.state_diagram import dot
 from regard.look.attention_patterns import patterns
 from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
+from regard.model.batch import Batch
 from regard.rules.results import (
     SMALL_STATES,
     Counterfactuals,
@@ -161,7 +162,7 @@ def head_uses(network: Network, words: Sequence[Word]) -> list[HeadUse]:
     means = ablation_values(hooked, sites, "mean", batch)
     margins = measure_sets(hooked, batch, goal, sites, torch.cat((none, each)), means)
     whole = float(margins[0].mean())
-    looks = looked_at(network, hooked, chosen)
+    looks = looked_at(network, hooked, batch)
     uses = []
     for n, site in enumerate(sites):
         block, head = int(site.tap.split(".")[2]), site.head or 0
@@ -172,11 +173,10 @@ def head_uses(network: Network, words: Sequence[Word]) -> list[HeadUse]:
 
 
 def looked_at(
-    network: Network, hooked: HookedModel, words: Sequence[Word]
+    network: Network, hooked: HookedModel, batch: Batch
 ) -> dict[tuple[int, int], list[tuple[str, str, float]]]:
     """For each block and head, the two pairs of symbols with most weight above an equal share."""
     names = ["[class]", "[unknown]", *network.alphabet]
-    batch = network.batch(words).to(network.model.device)
     ids, real = batch.inputs.cpu(), batch.mask
     real = torch.ones_like(ids, dtype=torch.bool) if real is None else real.cpu()
     pair = ids[:, :, None] * len(names) + ids[:, None, :]  # (B, T, S)
