@@ -231,9 +231,10 @@ def _train(
     data: DataConfig = DATA,
     **rest: Any,
 ) -> Trained:
+    from regard.train.kinds import WORD
     from regard.train.runs import train_files
 
-    return train_files(word, files, configs=(config, shape, data), **rest)
+    return train_files(WORD[word], files, configs=(config, shape, data), **rest)
 
 
 # By counting --------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ from regard.model.presets import (
 )
 from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
-KINDS = ("lm", "mlm", "seq2seq")
 FREE = (
     "steps",
     "minutes",

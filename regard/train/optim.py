@@ -35,7 +35,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
 
 
 def group_parameters(model: nn.Module, config: TrainConfig) -> list[list[nn.Parameter]]:
-    """Matrices that Muon moves, other weights that are decayed, weights that are not.
+    """Matrices that Muon moves, other weights that are decayed, those that are not; frozen: none.
 
     Of a matrix that it moves Muon keeps one mean, AdamW of everything two.
     """
@@ -44,7 +44,7 @@ def group_parameters(model: nn.Module, config: TrainConfig) -> list[list[nn.Para
     blocks = [m for m in model.modules() if isinstance(m, Block) and config.optimizer == "muon"]
     inside = {id(p) for block in blocks for p in block.parameters()}
     groups: list[list[nn.Parameter]] = [[], [], []]
-    for parameter in model.parameters():
+    for parameter in (p for p in model.parameters() if p.requires_grad):
         small = parameter.dim() < 2 or id(parameter) in spared
         groups[2 if small else 0 if id(parameter) in inside else 1].append(parameter)
     return groups
@@ -159,26 +159,29 @@ def build_schedule(name: str, warm_up: int, steps: int, floor: float = 0.1) -> S
 
 
 class Mean:
-    """Exponential running mean of the weights; what is evaluated and saved when it is on."""
+    """Exponential running mean of the weights, frozen ones left out; evaluated and saved if on."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.step = decay, 0
-        self.weights = [p.detach().clone() for p in model.parameters()]
+        numbered = enumerate(model.parameters())
+        self.weights = {n: p.detach().clone() for n, p in numbered if p.requires_grad}
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Take one more step in; early steps weigh more, so that the start is forgotten."""
         self.step += 1
         decay = min(self.decay, (1 + self.step) / (10 + self.step))
-        torch._foreach_lerp_(self.weights, list(model.parameters()), 1 - decay)
+        now: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+        torch._foreach_lerp_(list(self.weights.values()), now, 1 - decay)
 
     @torch.no_grad()
     def swap(self, model: nn.Module) -> None:
         """Exchange the model's weights and the mean; called twice, all is as before."""
-        for held, parameter in zip(self.weights, model.parameters(), strict=True):
-            kept = parameter.detach().clone()
-            parameter.copy_(held)
-            held.copy_(kept)
+        for number, parameter in enumerate(model.parameters()):
+            if number in self.weights:
+                kept = parameter.detach().clone()
+                parameter.copy_(self.weights[number])
+                self.weights[number].copy_(kept)
 
 
 def first_bad(model: nn.Module) -> str | None:

@@ -30,6 +30,7 @@ model_kinds
 translation
 kit
 loading
+train/kinds
 train/runs
 train/reproduction
 rules serve demonstrations
