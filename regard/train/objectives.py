@@ -7,7 +7,7 @@ of a batch into micro-batches gives the same gradient (#50).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +31,8 @@ class Loss(NamedTuple):
     """Negative log-likelihood in nats, without smoothing."""
     tokens: Tensor
     """Number of labelled positions."""
+    figures: Mapping[str, Tensor] = {}
+    """What else is to be reported: sums that are divided by the same number."""
 
 
 Compiling = Literal["no", "yes", "recorded"]

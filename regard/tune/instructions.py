@@ -179,17 +179,17 @@ class Comparisons:
             for document, answer in enumerate(answer for answer in answers if len(answer)):
                 # A score is given when all is read; the last token is only foretold.
                 ids = np.concatenate([prompt, answer if self.ends else answer[:-1]])
-                labels = np.full(len(ids), IGNORED)
-                labels[-1 if self.ends else -len(answer) :] = 0 if self.ends else answer
-                line.append(np.stack([ids, labels, np.full(len(ids), document)]))
+                right = np.full(len(ids), IGNORED)
+                right[-1 if self.ends else -len(answer) :] = 0 if self.ends else answer
+                line.append(np.stack([ids, right, np.full(len(ids), document)]))
             lines.append(np.concatenate(line, 1))
         whole = np.empty((3, len(lines), max(line.shape[1] for line in lines)), np.int64)
         whole[:] = np.array([0, IGNORED, -1])[:, None, None]
-        for row, line in enumerate(lines):
-            whole[:, row, : line.shape[1]] = line
-        inputs, labels, documents = map(tensor, whole)
+        for row, filled in enumerate(lines):
+            whole[:, row, : filled.shape[1]] = filled
         extra = {}
         if self.reference is not None:
             extra["reference"] = torch.from_numpy(self.reference[numbers])
         mask = mask_of(whole[2] >= 0)
+        inputs, labels, documents = map(tensor, whole)
         return Examples(inputs, labels, len(lines), mask=mask, documents=documents, extra=extra)

@@ -1,0 +1,101 @@
+"""Adapt a model: answers, preferences, rewards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from regard.train.config import DataConfig, TrainConfig
+from regard.train.results import DryRun, Run, RunSettings
+from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
+from regard.verbs import FLAT, Files, Flag, ModelLike, takes, verb
+
+Tuned = Run | DryRun | RunSettings
+"""A run; with `dry_run` what it would take, with `print_config` its settings."""
+Training = Annotated[TrainConfig, FLAT]
+TRAINING, PREFERENCE, POLICY = TrainConfig(), PreferenceConfig(), PolicyConfig()
+Toml = Annotated[str | Path | None, Flag("--config")]
+
+
+@verb
+def sft(
+    files: Files | None = None,
+    *,
+    model: ModelLike | None = None,
+    dev: Files | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    config: Training = TRAINING,
+    toml: Toml = None,
+    print_config: bool = False,
+    dry_run: bool = False,
+) -> Tuned:
+    """Teach a decoder to answer, by prompts with answers (supervised fine-tuning).
+
+    JSONL, CSV or TSV with prompt and answer, with instruction, input and output, or with messages:
+    conversations, of which every turn of the assistant is learnt. Prompts are put into the chat
+    template of the model's folder where there is one. The loss is that of the answers alone.
+
+    Args:
+        files: prompts with answers, compressed or not.
+        model: the model to begin with: a folder, or a name.
+        dev: validation files of the same form; without them the end of the data is held out.
+        out: the run's folder, new or empty (runs/sft-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, batches, checkpoints.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.tune.sft("answers.jsonl", model="folder", out="run").kit.generate("Name a fish.")
+        $ regard tune sft answers.jsonl --model folder --out run --steps 500
+        $ regard tune sft chats.jsonl --model folder --out run --lr 1e-5 --length 512
+        $ regard tune sft --resume run
+    """
+    return _tune("sft", **locals())
+
+
+@verb
+@takes(sft)
+def reward(*args: Any, **named: Any) -> Tuned:
+    """Teach a model to score answers, by pairs or rankings (Bradley–Terry).
+
+    JSONL with prompt, chosen and rejected, or with prompt and answers, a list with the best first.
+
+    Args:
+        files: prompts with answers to compare, compressed or not.
+        model: the model to begin with: a folder, or a name.
+        dev: validation files of the same form; without them the end of the data is held out.
+        out: the run's folder, new or empty (runs/reward-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, batches, checkpoints.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.tune.reward("pairs.jsonl", model="folder", out="run").best_valid
+        0.52
+        $ regard tune reward pairs.jsonl --model folder --out run --steps 500
+        $ regard tune reward rankings.jsonl --model folder --out run --batch-tokens 8192
+        $ regard tune reward --resume run
+    """
+    return _tune("reward", *args, **named)
+
+
+def _tune(
+    name: str,
+    files: Any = None,
+    model: Any = None,
+    dev: Any = None,
+    config: TrainConfig = TRAINING,
+    own: Any = None,
+    **rest: Any,
+) -> Tuned:
+    from regard.train.runs import train_files
+    from regard.tune.alignment import KINDS
+
+    said = {"init": model, "valid": dev}
+    data = DataConfig(**{key: value for key, value in said.items() if value is not None})
+    return train_files(KINDS[name], files, configs=(config, own or AnswerConfig(), data), **rest)

@@ -1,0 +1,245 @@
+"""Kinds of runs that teach a decoder how to answer: sft, reward, dpo, ppo and grpo.
+
+They differ in data and objective; the loop, its checkpoints and its settings are those of every
+run (`train/runs.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.packing import Packed
+from regard.data.token_store import Store
+from regard.data.windows import IGNORED, Source
+from regard.decode.loop import search_kit
+from regard.errors import UsageError
+from regard.kit import Kit
+from regard.model.batch import Batch
+from regard.model.config import HeadConfig
+from regard.model.model import Head, Model
+from regard.tokens.tokenizer import Tokenizer
+from regard.train.config import Config
+from regard.train.data import RunData, RunPlan, Say
+from regard.train.kinds import LM
+from regard.train.objectives import Loss
+from regard.train.results import RunSettings
+from regard.train.settings import begin_with, find_data
+from regard.train.trainer import LOW
+from regard.tune.config import AnswerConfig, PreferenceConfig
+from regard.tune.instructions import Comparisons, instruction_store
+from regard.tune.preference_losses import comparison_loss, ranking_loss
+
+SAMPLES, NEW = 3, 48  # samples at a validation, new tokens of each
+
+
+class SFT(LM):
+    """Learns the answers of instruction data, prompts being read only."""
+
+    name, room, form = "sft", "tune", "lm"
+    config: type[Config] = AnswerConfig
+
+    def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Small steps: the model knows its language already."""
+        rate = {"sft": 2e-5, "reward": 1e-5, "dpo": 1e-6}.get(self.name, 1e-6)
+        return {"lr": 10 * rate if said.get("lora") else rate, "weight_decay": 0.0}
+
+    def decide(self, settings: RunSettings) -> None:
+        """A model to begin with, and files."""
+        values = settings.values
+        if values["init"] is None:
+            doing, fix = f"configuring `tune {self.name}`", "--model FOLDER"
+            raise UsageError(doing, "no model", "the model to begin with", fix)
+        begin_with(settings)
+        find_data(settings, f"tune {self.name}")
+        if values["batch_tokens"] < values["length"]:
+            problem = f"batch_tokens = {values['batch_tokens']}, length = {values['length']}"
+            raise UsageError("configuring a run", problem, "room for one row", "raise the first")
+
+    def store(
+        self,
+        plan: RunPlan,
+        tokenizer: Tokenizer,
+        path: Path,
+        files: Sequence[str],
+        tell: tuple[Say, Say],
+    ) -> Store:
+        """The ids of prompts and answers."""
+        return instruction_store(path, files, tokenizer, self.name, plan.train.length, tell)
+
+    def source(
+        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
+    ) -> Source:
+        """Prompts with their answers, side by side in rows."""
+        rows, seed = plan.train.batch_tokens // plan.train.length, plan.seed if train else None
+        return Packed(store, plan.train.length, rows, seed)
+
+    def amount(self, store: Store) -> str:
+        """Prompts."""
+        return f"{len(store):,} prompts"
+
+    @torch.no_grad()
+    def samples(self, plan: RunPlan, data: RunData, kit: Kit, model: Model) -> list[str]:
+        """What it answers by now, greedily."""
+        now, lines, store = replace(kit, model=model), [], data.held
+        for number in range(min(SAMPLES, len(store))):
+            prompt = store[number * store.sides].tolist()
+            most = min(NEW, plan.train.length - len(prompt))
+            if most > 0:
+                answer = search_kit(now, now.batch([prompt]), most)[0][0].tokens
+                lines.append(f"{kit.decode_text(prompt)!r} → {kit.text(answer)!r}")
+        return lines
+
+
+class RewardModel(SFT):
+    """Learns one number for a prompt with its answer, higher for better ones (Bradley–Terry)."""
+
+    name, unit = "reward", "prompts"
+
+    def store(
+        self,
+        plan: RunPlan,
+        tokenizer: Tokenizer,
+        path: Path,
+        files: Sequence[str],
+        tell: tuple[Say, Say],
+    ) -> Store:
+        """The ids of prompts and answers, the last of which is read too."""
+        return instruction_store(path, files, tokenizer, self.name, plan.train.length - 1, tell)
+
+    def source(
+        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
+    ) -> Source:
+        """A row for each prompt, with all its answers."""
+        rows = plan.train.batch_tokens // (plan.train.length * (store.sides - 1))
+        return Comparisons(store, rows, plan.seed if train else None, ends=self.name == "reward")
+
+    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+        """The model with an output head of one number, zero at the start."""
+        kit = super().make_kit(plan, data, say)
+        model = kit.model
+        model.config = replace(model.config, head=HeadConfig(1))
+        model.head = Head(model.config.head, model.config.width)
+        torch.nn.init.zeros_(model.head.out.weight)  # type: ignore[union-attr]
+        return replace(kit, binding=None, config={})
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """Bradley–Terry."""
+        return {"loss": reward_loss}
+
+    def samples(self, plan: RunPlan, data: RunData, kit: Kit, model: Model) -> list[str]:
+        """It writes nothing."""
+        return []
+
+
+class DPO(RewardModel):
+    """Learns to prefer chosen answers, measured against the model as it was."""
+
+    name, config = "dpo", PreferenceConfig
+    store, make_kit, samples = SFT.store, SFT.make_kit, SFT.samples
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """Log-probabilities of the model as it is, once and for all, and the loss against them."""
+        for name, source in (("train", data.train), ("valid", data.valid)):
+            if isinstance(source, Comparisons):
+                path = plan.folder / "data" / f"{name}.reference.npy"
+                work = partial(read_reference, path, source, kit.model, plan)
+                source.reference = plan.world.lead(work)
+        return {"loss": preference_loss(plan.own)}
+
+
+# Objectives ---------------------------------------------------------------------------------------
+
+
+def token_logprobs(model: Model, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Log-probabilities (B, T) of the labels (B, T) from final vectors; 0 where there is none."""
+    kept = labels != IGNORED
+    assert model.head.out is not None
+    logits = model.head.out(model.head.prepare(hidden)[kept]).float()
+    right = logits.log_softmax(-1).gather(-1, labels[kept][:, None])[:, 0]
+    return torch.zeros(labels.shape, device=labels.device).masked_scatter(kept, right)
+
+
+def by_document(values: Tensor, documents: Tensor | None, count: int) -> Tensor:
+    """Sums (B, count) of values (B, T) over the documents of each row."""
+    assert documents is not None
+    return torch.stack([(values * (documents == n)).sum(1) for n in range(count)], 1)
+
+
+def answer_logprobs(model: Model, batch: Batch, labels: Tensor, per_token: bool) -> Tensor:
+    """Log-probabilities (B, 2) of the chosen and the rejected answer of each row."""
+    sums = by_document(token_logprobs(model, model.hidden(batch), labels), batch.documents, 2)
+    if not per_token:
+        return sums
+    return sums / by_document(labels != IGNORED, batch.documents, 2).clamp(min=1)
+
+
+def preference_loss(config: PreferenceConfig) -> Callable[..., Loss]:
+    """The objective of DPO, IPO or cDPO, as the loop calls it."""
+
+    def loss(model: Model, batch: Batch, labels: Tensor, *how: Any, extra: Any) -> Loss:
+        real = (labels != IGNORED).any(1)
+        policy = answer_logprobs(model, batch, labels, config.per_token)
+        each = comparison_loss(policy, extra["reference"], config.beta, config.loss, config.flipped)
+        rewards = config.beta * (policy.detach() - extra["reference"]) * real[:, None]
+        chosen, rejected = rewards.unbind(1)
+        figures = {"chosen": chosen.sum(), "rejected": rejected.sum()}
+        figures |= {"margin": (chosen - rejected).sum(), "accuracy": (chosen > rejected).sum()}
+        total = (each * real).sum()
+        return Loss(total, total.detach(), real.sum(), figures)
+
+    return loss
+
+
+def reward_loss(model: Model, batch: Batch, labels: Tensor, *how: Any) -> Loss:
+    """Bradley–Terry over the answers of each row, best first, scored where their labels stand."""
+    assert model.head.out is not None and batch.documents is not None
+    ends = labels != IGNORED
+    scores = model.head.out(model.hidden(batch)).float()[..., 0] * ends
+    count = int(batch.documents.max()) + 1
+    scores, real = (
+        by_document(scores, batch.documents, count),
+        by_document(ends, batch.documents, count) > 0,
+    )
+    total = ranking_loss(scores, real).sum()
+    right = (scores[:, 0] > scores[:, 1]) & real[:, 1]
+    return Loss(total, total.detach(), real[:, 1].sum(), {"accuracy": right.sum()})
+
+
+@torch.no_grad()
+def read_reference(path: Path, source: Comparisons, model: Model, plan: RunPlan) -> np.ndarray:
+    """Log-probabilities (examples, 2) that the model gives the answers by now; kept in a file."""
+    if not path.exists():
+        training, ordered, parts = model.training, Comparisons(source.store, source.rows, None), []
+        model.eval()
+        for index in range(ordered.count(0)):
+            examples = ordered.batch(0, index)
+            batch, labels = Batch(**examples.parts()).to(model.device), examples.labels
+            with autocast(plan):
+                own = answer_logprobs(model, batch, labels.to(model.device), plan.own.per_token)
+            parts.append(own.float().cpu().numpy())
+        model.train(training)
+        draft = path.with_suffix(".part")
+        with draft.open("wb") as file:
+            np.save(file, np.concatenate(parts))
+        os.replace(draft, path)
+    reference: np.ndarray = np.load(path)
+    return reference
+
+
+def autocast(plan: RunPlan) -> Any:
+    """Matrix products in the precision of the run."""
+    low = LOW.get(plan.train.precision)
+    return torch.autocast(plan.device, low, enabled=low is not None)
+
+
+KINDS = {kind.name: kind for kind in (SFT(), RewardModel(), DPO())}
+"""By the words of their commands."""
