@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a name is first used
-    from regard import data, evaluate, formal, history, look, tokens, train
+    from regard import data, evaluate, formal, history, look, tokens, train, tune
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.train import replay, verify
     from regard.train.config import DataConfig, ShapeConfig, TrainConfig
     from regard.translation import translate
+    from regard.tune.config import LoRA
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "DataConfig",
     "Extracted",
     "Kit",
+    "LoRA",
     "RegardError",
     "ShapeConfig",
     "Tap",
@@ -84,6 +86,7 @@ __all__ = [
     "tokens",
     "train",
     "translate",
+    "tune",
     "verify",
     "zero",
 ]

@@ -14,7 +14,7 @@ import regard
 
 PANELS = {
     "Use": ("generate", "translate", "score", "fill", "embed"),
-    "Make": ("train", "tokens", "ladder", "export", "verify", "replay"),
+    "Make": ("train", "tune", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),
     "Before attention": ("history",),
@@ -31,6 +31,7 @@ GROUPS = {
     "evaluate": "lm translate winograd ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
+    "tune": "merge",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""

@@ -1,4 +1,4 @@
-"""Adapt a model: answers, preferences, rewards."""
+"""Adapt a trained model: answers, preferences, rewards, LoRA adapters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from regard.train.config import DataConfig, TrainConfig
 from regard.train.results import DryRun, Run, RunSettings
 from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
+from regard.tune.results import Merged
 from regard.verbs import FLAT, Files, Flag, ModelLike, takes, verb
 
 Tuned = Run | DryRun | RunSettings
@@ -82,6 +83,31 @@ def reward(*args: Any, **named: Any) -> Tuned:
         $ regard tune reward --resume run
     """
     return _tune("reward", *args, **named)
+
+
+@verb
+def merge(model: ModelLike, *, out: str | Path) -> Merged:
+    """Write a model whose weights have its adapter in them, and say how far its scores drift.
+
+    Args:
+        model: the folder of an adapter, such as RUN/final of a run with --lora, or a Kit with
+            adapters, which are merged as they are mixed now; it has none afterwards.
+        out: a new or empty folder, which `regard.load` and transformers open.
+
+    Example:
+        >>> regard.tune.merge("run/final", out="whole").drift
+        $ regard tune merge run/final --out whole
+        $ regard tune merge run --out whole --json
+        $ regard tune merge adapter --out whole --seed 7
+    """
+    from regard.files import check_new
+    from regard.kit import Kit
+    from regard.loading import load_kit
+    from regard.tune.adapter_folder import merge_adapter
+
+    check_new(Path(out), "merging an adapter")
+    kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
+    return merge_adapter(kit, Path(out))
 
 
 def _tune(

@@ -1,0 +1,360 @@
+"""Adapters on disk, as PEFT writes them: adapter_config.json and adapter_model.safetensors.
+
+Names are those of transformers' modules, by the table of the family. Maps of ours that are one of
+theirs (GPT-2's c_attn) are written as one of the summed rank, whose B has a block for each.
+The metadata of the safetensors file remember the base: its path, and the hash of its weights.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from regard.ambient import current, note
+from regard.errors import DataError, UsageError
+from regard.files import parse_json, read_json, read_shapes, write_whole
+from regard.interop.parity import batches
+from regard.interop.source import open_source
+from regard.interop.table import TRANSPOSE, Binding, Move, moves
+from regard.interop.weights import named
+from regard.model.model import Model
+from regard.tune.lora import (
+    HEAD,
+    LowRank,
+    adapted,
+    adapter_parameters,
+    linear_at,
+    merge,
+    put_on,
+    shares,
+)
+from regard.tune.results import Merged
+from regard.zoo import locate
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+PREFIX = "base_model.model."
+A, B, MAGNITUDE = ".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"
+NOTE = "regard"  # the key of the metadata
+TASKS = {
+    "CausalLM|LMHead": "CAUSAL_LM",
+    "SequenceClassification": "SEQ_CLS",
+    "TokenClassification": "TOKEN_CLS",
+    "ConditionalGeneration|MTModel": "SEQ_2_SEQ_LM",
+}
+"""Parts of the names of architectures → what PEFT calls their tasks."""
+UNKNOWN = (
+    *("lora_bias", "use_qalora", "use_bdlora", "velora_config", "monteclora_config"),
+    *("arrow_config", "kasa_config", "layer_replication", "target_parameters"),
+    *("trainable_token_indices", "alora_invocation_tokens", "megatron_config"),
+)
+"""Settings of PEFT's that change what an adapter computes, and that are not known here."""
+
+
+Parts = tuple[Tensor, Tensor, Tensor | None]  # A (r, K), B (N, r), magnitude (N,)
+
+
+class Base(NamedTuple):
+    """The model that an adapter belongs to."""
+
+    path: str
+    weights: str
+    """SHA-256 of its tensors as they are stored."""
+
+
+def identify_base(path: str | os.PathLike[str]) -> Base:
+    """A checkpoint by its place and the hash of its weights."""
+    place = Path(os.fsdecode(locate(path))).resolve()
+    files = sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
+    stats = ((file.name, file.stat()) for file in files)
+    return Base(str(place), _hash(place, tuple((n, s.st_mtime_ns, s.st_size) for n, s in stats)))
+
+
+@lru_cache
+def _hash(place: Path, versions: tuple[tuple[str, int, int], ...]) -> str:
+    source, digest = open_source(place), sha256()
+    for name in sorted(source.shapes):
+        tensor = source.tensor(name).contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+class Place(NamedTuple):
+    """Maps of ours, and the one of theirs that they are."""
+
+    ours: list[str]
+    theirs: str
+    move: Move
+
+
+def places_of(model: Model, binding: Binding | None) -> list[Place]:
+    """Where each linear map lies in transformers' model."""
+    linears = {name for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    places = []
+    for move in all_moves(model, binding):
+        ours = [name.removesuffix(".weight") for name in move.ours]
+        if linears.issuperset(ours) and ours != move.ours:
+            places.append(Place(ours, move.theirs[0].removesuffix(".weight"), move))
+    return places
+
+
+def all_moves(model: Model, binding: Binding | None) -> list[Move]:
+    """Those of the table, with the prefix that transformers' modules have, whatever the file's."""
+    full = binding and replace(binding, prefix=binding.variant.prefix)
+    filling, copies = moves(full, model)
+    return filling + copies
+
+
+# Out ----------------------------------------------------------------------------------------------
+
+
+def write_adapter(folder: Path, model: Model, binding: Binding | None, base: Base) -> None:
+    """Write the adapter that is on, and other weights that are trained beside it."""
+    on = {name: share for name, share in shares(model).items() if share}
+    if list(on.values()) != [1.0]:
+        expected, fix = "one, with a share of 1", "kit.switch(name); or merge a mixture"
+        raise UsageError("saving an adapter", f"adapters that are on: {on}", expected, fix)
+    places, linears = places_of(model, binding), adapted(model)
+    tensors: dict[str, Tensor] = {}
+    ranks: dict[str, tuple[int, float]] = {}  # rank and alpha
+    name = next(iter(on))
+    held: dict[str, Any] = {p: m.adapters[name] for p, m in linears.items() if name in m.adapters}
+    for place in places:
+        parts = [held.get(path) for path in place.ours]
+        if not any(parts):
+            continue
+        joined = join_parts(place, parts, model)
+        for end, tensor in joined.items():
+            tensors[PREFIX + place.theirs + end] = tensor
+        some = next(low for low in parts if low is not None)
+        r = len(joined[A])
+        alpha = some.scale * (r**0.5 if some.rslora else r)
+        ranks[place.theirs] = r, float(f"{alpha:.12g}")
+    trained = {n for n, p in model.named_parameters() if p.requires_grad and ".adapters." not in n}
+    parameters, saved = dict(model.named_parameters()), set[str]()
+    for move in all_moves(model, binding):
+        if trained.intersection(move.ours):
+            for name, tensor in named(move, [parameters[n].detach() for n in move.ours]):
+                tensors[PREFIX + name] = tensor
+                saved.add(name.rpartition(".")[0])
+    (r, alpha), _ = Counter(ranks.values()).most_common(1)[0]
+    other = {theirs: pair for theirs, pair in ranks.items() if pair != (r, alpha)}
+    architecture = "" if binding is None else binding.architecture
+    first = next(iter(held.values()))
+    config = {
+        "peft_type": "LORA",
+        "task_type": next((t for p, t in TASKS.items() if re.search(p, architecture)), None),
+        "base_model_name_or_path": base.path,
+        "inference_mode": True,
+        "r": r,
+        "lora_alpha": alpha,
+        "lora_dropout": first.dropout,
+        "use_rslora": first.rslora,
+        "use_dora": first.magnitude is not None,
+        "bias": "none",
+        "fan_in_fan_out": any(TRANSPOSE in p.move.ops for p in places if p.theirs in ranks),
+        "target_modules": shorten(ranks, [p.theirs for p in places if p.theirs not in ranks]),
+        "rank_pattern": {theirs: r for theirs, (r, _) in other.items()},
+        "alpha_pattern": {theirs: alpha for theirs, (_, alpha) in other.items()},
+        "modules_to_save": sorted(saved) or None,
+    }
+    origin = json.dumps({**base._asdict(), "linears": list(held)})
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / WEIGHTS, save(whole, {NOTE: origin}))
+    write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+
+
+def join_parts(place: Place, parts: list[LowRank | None], model: Model) -> dict[str, Tensor]:
+    """The adapters of a place as one: A under each other, B as blocks, maps without one as zero."""
+    there = [low for low in parts if low is not None]
+    if len(parts) == 1:
+        tensors: dict[str, Tensor] = {A: there[0].a, B: there[0].b}
+    else:
+        sizes = [linear_at(model, path).out_features for path in place.ours]
+        blocks, at = [], 0
+        for low, size in zip(parts, sizes, strict=True):
+            block = there[0].b.new_zeros(size, sum(len(low.a) for low in there))
+            if low is not None:
+                block[:, at : at + len(low.a)] = low.b.detach()
+                at += len(low.a)
+            blocks.append(block)
+        tensors = {A: torch.cat([low.a for low in there]), B: torch.cat(blocks)}
+    if there[0].magnitude is not None:
+        rows = [torch.linalg.norm(linear_at(model, path).weight, dim=1) for path in place.ours]
+        for number, low in enumerate(parts):
+            if low is not None and low.magnitude is not None:
+                rows[number] = low.magnitude
+        tensors[MAGNITUDE] = torch.cat(rows)
+    return tensors
+
+
+def shorten(chosen: dict[str, Any], others: list[str]) -> list[str]:
+    """Modules by the last part of their names, where no other module has it too."""
+    taken = {name.rpartition(".")[2] for name in others}
+    lasts = {name: name.rpartition(".")[2] for name in chosen}
+    return sorted({name if last in taken else last for name, last in lasts.items()})
+
+
+# In -----------------------------------------------------------------------------------------------
+
+
+class AdapterFolder(NamedTuple):
+    """An adapter that was read, its base not yet."""
+
+    path: Path
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+    origin: dict[str, Any] | None
+    """What regard wrote of its base and its maps."""
+
+
+def is_adapter(path: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds an adapter."""
+    return os.path.isfile(os.path.join(os.fsdecode(path), CONFIG))
+
+
+def read_adapter(folder: Path) -> AdapterFolder:
+    """Read an adapter; one that computes what is not known here is refused."""
+    if not is_adapter(folder):
+        expected = f"{CONFIG} and {WEIGHTS}, as PEFT and `--lora` write them"
+        raise DataError(f"opening the adapter {folder}", f"no {CONFIG}", expected)
+    config, doing = read_json(folder / CONFIG), f"opening the adapter {folder}"
+    wrong = [key for key in UNKNOWN if config.get(key)]
+    wrong += ["peft_type"] if config.get("peft_type") != "LORA" else []
+    wrong += ["bias"] if config.get("bias", "none") != "none" else []
+    start = config.get("init_lora_weights")  # these change the weights of the base
+    wrong += ["init_lora_weights"] if re.match("pissa|olora|corda|loftq", str(start)) else []
+    if wrong:
+        fault = ", ".join(f"{key} = {config.get(key)!r}" for key in wrong)
+        raise DataError(doing, fault, "LoRA, rsLoRA or DoRA", "merge it into its base with PEFT")
+    if not (folder / WEIGHTS).is_file():
+        fix = "save it as safetensors where it came from"
+        raise DataError(doing, f"no {WEIGHTS}", "weights in safetensors", fix)
+    read_shapes(folder / WEIGHTS)  # which says that a file was cut
+    with safe_open(folder / WEIGHTS, framework="pt") as file:
+        text = (file.metadata() or {}).get(NOTE)
+    origin = None if text is None else parse_json(text.encode(), folder / WEIGHTS)
+    return AdapterFolder(folder, config, load_file(folder / WEIGHTS), origin)
+
+
+def base_of(folder: Path) -> str:
+    """The path of an adapter's base, which is on this machine."""
+    path = read_json(folder / CONFIG).get("base_model_name_or_path")
+    if not path or not os.path.exists(locate(path)):
+        fault = f"its base, {path}, is not on this machine"
+        fix = f"regard.load(BASE, adapter={str(folder)!r})"
+        raise DataError(f"opening the adapter {folder}", fault, "the model it was trained on", fix)
+    return str(path)
+
+
+def put_adapter(
+    opened: AdapterFolder, model: Model, binding: Binding | None, base: Base, name: str
+) -> None:
+    """Put an adapter that was read on a model, whose weights `base` tells of."""
+    doing = f"putting the adapter {opened.path} on {base.path}"
+    origin, config = opened.origin, opened.config
+    own = config.get("base_model_name_or_path")
+    fix = f"give its own base, {own}"
+    if origin is not None and origin["weights"] != base.weights:
+        fault = f"an adapter of {own}, weights {origin['weights'][:12]}"
+        raise DataError(doing, fault, f"weights {base.weights[:12]}, of {base.path}", fix)
+    dropout, rslora = float(config.get("lora_dropout") or 0), bool(config.get("use_rslora"))
+    rest, lows = dict(opened.tensors), dict[str, LowRank]()
+    for place in places_of(model, binding):
+        key = PREFIX + place.theirs
+        if key + A in rest and key + B in rest and place.ours != [HEAD]:
+            a, b, magnitude = rest.pop(key + A), rest.pop(key + B), rest.pop(key + MAGNITUDE, None)
+            attached = [p for p in place.ours if origin is None or p in origin["linears"]]
+            how = scale_of(config, place.theirs, len(a)), dropout, rslora
+            parts = split_parts(place, attached, (a, b, magnitude), origin is not None)
+            lows |= {path: LowRank(*part, *how) for path, part in parts.items()}
+    parameters, trained = dict(model.named_parameters()), dict[str, Tensor]()
+    for move in all_moves(model, binding):
+        if lows and all(PREFIX + theirs in rest for theirs in move.theirs):
+            theirs = [rest.pop(PREFIX + theirs) for theirs in move.theirs]
+            trained |= zip(move.ours, move.load(theirs), strict=True)
+    if rest or not lows:
+        fault = f"an adapter of {own} with {', '.join(sorted(rest)[:5]) or 'no tensors'}"
+        raise DataError(doing, fault, f"maps that {base.path} has", fix)
+    for path, low in lows.items():
+        linear = linear_at(model, path)
+        if (low.a.shape[1], len(low.b)) != (linear.in_features, linear.out_features):
+            fault = f"an adapter of {own} for {low.a.shape[1]} → {len(low.b)} features at {path}"
+            expected = f"{linear.in_features} → {linear.out_features}, as {base.path} has"
+            raise DataError(doing, fault, expected, fix)
+        low.to(linear.weight)
+    put_on(model, lows, name)
+    for path, tensor in trained.items():
+        with torch.no_grad():
+            parameters[path].copy_(tensor)
+        parameters[path].requires_grad_(next(iter(lows.values())).a.requires_grad)
+
+
+def scale_of(config: dict[str, Any], theirs: str, r: int) -> float:
+    """What the product of one module is multiplied by."""
+    patterns = config.get("alpha_pattern") or {}
+    own = (alpha for key, alpha in patterns.items() if re.fullmatch(rf"(.*\.)?({key})", theirs))
+    alpha = next(own, config.get("lora_alpha", 8))
+    return float(alpha / (r**0.5 if config.get("use_rslora") else r))
+
+
+def split_parts(
+    place: Place, attached: list[str], tensors: Parts, blocks: bool
+) -> dict[str, Parts]:
+    """A, B and magnitude of each map of a place: its rows of B, or its block where we wrote it."""
+    a, b, magnitude = tensors
+    parts, many, at = {}, len(place.ours), 0
+    shared = a.chunk(len(attached)) if blocks else [a] * len(attached)
+    for path, own in zip(attached, shared, strict=True):
+        row = place.ours.index(path)
+        block = b.chunk(many)[row]
+        block = block[:, at : at + len(own)] if blocks else block
+        at += len(own)
+        rows = None if magnitude is None else magnitude.chunk(many)[row].clone()
+        parts[path] = own.clone(), block.clone(), rows
+    return parts
+
+
+# Into the weights ---------------------------------------------------------------------------------
+
+
+def merge_adapter(kit: Kit, out: Path) -> Merged:
+    """Measure how far merging moves the scores, say so, and write the whole model."""
+    model, base = kit.model, kit.base
+    if not adapted(model):
+        fault, expected = f"{kit.path or kit} has no adapter", "the folder of an adapter"
+        raise UsageError("merging an adapter", fault, expected)
+    size = sum(parameter.numel() for parameter in adapter_parameters(model).values())
+    generator, pad = torch.Generator().manual_seed(current().seed), kit.config.get("pad_token_id")
+    inputs = [b.to(model.device) for b in batches(model.config, generator, int(pad or 0))]
+    with torch.no_grad():
+        before = [model(batch) for batch in inputs]
+        merge(model)
+        kit.base = None
+        drift = max(float((model(b) - x).abs().max()) for b, x in zip(inputs, before, strict=True))
+    note(f"merged − unmerged: at most {drift:.1e} in a score")
+    kit.save(out)
+    return Merged(
+        drift=drift,
+        largest_score=max(float(scores.abs().max()) for scores in before),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        adapter_parameters=size,
+        base=base.path if base else "a model made here",
+        out=str(out),
+    )
