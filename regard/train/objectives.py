@@ -105,6 +105,15 @@ def token_loss(
     return Loss(total / times, plain / times, (labels != IGNORE).sum())
 
 
+def token_logprobs(model: Model, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Log-probabilities (B, T) of the labels (B, T) from final vectors; 0 where there is none."""
+    kept = labels != IGNORE
+    assert model.head.out is not None
+    logits = model.head.out(model.head.prepare(hidden)[kept]).float()
+    right = logits.log_softmax(-1).gather(-1, labels[kept][:, None])[:, 0]
+    return torch.zeros(labels.shape, device=labels.device).masked_scatter(kept, right)
+
+
 def check_labels(labels: Tensor, vocab: int) -> None:
     """Stop at a label outside the vocabulary, before a kernel meets it."""
     wrong = ((labels != IGNORE) & ((labels < 0) | (labels >= vocab))).nonzero()

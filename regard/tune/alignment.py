@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.data.packing import Packed
@@ -26,18 +27,22 @@ from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
 from regard.model.model import Head, Model
+from regard.tokens.chat_template import find_template
 from regard.tokens.tokenizer import Tokenizer
 from regard.train.config import Config
 from regard.train.data import RunData, RunPlan, Say
 from regard.train.kinds import LM
-from regard.train.objectives import Loss
-from regard.train.results import RunSettings
+from regard.train.objectives import Loss, token_logprobs
+from regard.train.results import Run, RunSettings
 from regard.train.settings import begin_with, find_data
 from regard.train.trainer import LOW
-from regard.tune.config import AnswerConfig, PreferenceConfig
-from regard.tune.instructions import Comparisons, instruction_store
+from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
+from regard.tune.instructions import Comparisons, instruction_store, read_instructions
 from regard.tune.preference_losses import comparison_loss, ranking_loss
+from regard.tune.results import PolicyRun
+from regard.tune.rollout import Prompt, Rollouts, add_value_head, open_reward, policy_loss
 
+VALUE = "value_head.safetensors"
 SAMPLES, NEW = 3, 48  # samples at a validation, new tokens of each
 
 
@@ -156,16 +161,104 @@ class DPO(RewardModel):
         return {"loss": preference_loss(plan.own)}
 
 
+class PPO(SFT):
+    """Learns from rewards of its own answers, with a value head to compare them to."""
+
+    name, config, value = "ppo", PolicyConfig, True
+
+    def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Adapters, whose absence is the reference; no batch is made ahead of its rollout."""
+        own = {} if self.value else {"group": 8, "passes": 1}
+        return {"lora": "r=8", "lr": 1e-4, "weight_decay": 0.0, "workers": 0, "log_every": 1} | own
+
+    def decide(self, settings: RunSettings) -> None:
+        """A reward, and whole groups of answers."""
+        super().decide(settings)
+        values, doing = settings.values, f"configuring `tune {self.name}`"
+        if not values["reward"]:
+            fix = "--reward FOLDER or --reward module:function"
+            raise UsageError(doing, "no reward", "what answers are judged by", fix)
+        if Path(values["reward"]).exists():
+            values["reward"] = str(Path(values["reward"]).resolve())
+        if values["shard"] or not values["lora"]:
+            problem = "shard" if values["shard"] else "no lora"
+            raise UsageError(doing, problem, "the whole model on each process, with adapters")
+        for name in ("group", "minibatches"):
+            if values["answers"] % values[name]:
+                problem = f"answers = {values['answers']}, {name} = {values[name]}"
+                raise UsageError(doing, problem, f"answers in whole {name}")
+        if not self.value and values["group"] < 2:
+            raise UsageError(doing, "group = 1", "2 or more answers to compare")
+        if values["max_new"] >= values["length"]:
+            problem = f"max_new = {values['max_new']}, length = {values['length']}"
+            raise UsageError(doing, problem, "room for a prompt", "raise --length")
+        values["workers"] = 0
+
+    def store(
+        self,
+        plan: RunPlan,
+        tokenizer: Tokenizer,
+        path: Path,
+        files: Sequence[str],
+        tell: tuple[Say, Say],
+    ) -> Store:
+        """The ids of prompts, with room for answers."""
+        room = plan.train.length - plan.own.max_new
+        return instruction_store(path, files, tokenizer, "prompts", room, tell)
+
+    def source(
+        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
+    ) -> Source:
+        """Rollouts; those of held-out prompts are for the end."""
+        files = plan.files if train else plan.data.valid or plan.files
+        chat = find_template(tokenizer) is not None
+        said = [row.prompt for row in read_instructions(files, "prompts", chat)]
+        said = said[: len(store)] if train else said[-len(store) :]
+        ids = [store[n].tolist() for n in range(len(store))]
+        prompts = [Prompt(*both) for both in zip(said, ids, strict=True)]
+        return Rollouts(prompts, plan.own, self.value, plan.seed, say, partial(autocast, plan))
+
+    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+        """Prompts to learn from, and others to measure with."""
+        data = super().prepare(plan, folder, say, progress)
+        return replace(data, valid=None, held=data.valid or data.train)
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """The reward, the value head, and the objective."""
+        reward = open_reward(plan.own.reward, plan.device)
+        if self.value:
+            add_value_head(kit.model)
+        for source in (data.train, data.held):
+            assert isinstance(source, Rollouts)
+            source.kit, source.reward = kit, reward
+        return {"loss": policy_loss(plan.own)}
+
+    def save(self, kit: Kit, model: Model, folder: Path) -> None:
+        """The adapter, and the value head beside it."""
+        value = model._modules.pop("value", None)
+        super().save(kit, model, folder)
+        if value is not None:
+            model.value = value
+            save_file({n: x.cpu() for n, x in value.state_dict().items()}, folder / VALUE)
+
+    def restore(self, model: Model, folder: Path) -> Model:
+        """With its value head."""
+        if self.value:
+            add_value_head(model).load_state_dict(load_file(folder / VALUE))
+        return model
+
+    def conclude(self, plan: RunPlan, data: RunData, kit: Kit, run: Run) -> Run:
+        """Best-of-n beside the policy, on held-out prompts."""
+        return PolicyRun(**vars(run), **data.held.measure_frontier())
+
+
+class GRPO(PPO):
+    """Learns from rewards of its own answers, compared to others to the same prompt."""
+
+    name, value = "grpo", False
+
+
 # Objectives ---------------------------------------------------------------------------------------
-
-
-def token_logprobs(model: Model, hidden: Tensor, labels: Tensor) -> Tensor:
-    """Log-probabilities (B, T) of the labels (B, T) from final vectors; 0 where there is none."""
-    kept = labels != IGNORED
-    assert model.head.out is not None
-    logits = model.head.out(model.head.prepare(hidden)[kept]).float()
-    right = logits.log_softmax(-1).gather(-1, labels[kept][:, None])[:, 0]
-    return torch.zeros(labels.shape, device=labels.device).masked_scatter(kept, right)
 
 
 def by_document(values: Tensor, documents: Tensor | None, count: int) -> Tensor:
@@ -241,5 +334,5 @@ def autocast(plan: RunPlan) -> Any:
     return torch.autocast(plan.device, low, enabled=low is not None)
 
 
-KINDS = {kind.name: kind for kind in (SFT(), RewardModel(), DPO())}
+KINDS = {kind.name: kind for kind in (SFT(), RewardModel(), DPO(), PPO(), GRPO())}
 """By the words of their commands."""

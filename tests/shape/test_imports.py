@@ -31,6 +31,8 @@ translation
 kit
 loading
 train/kinds
+tune/rollout
+tune/alignment
 train/runs
 train/reproduction
 rules serve demonstrations
