@@ -50,7 +50,7 @@ from regard.tune.results import FrontierPoint
 Reward = Callable[[Sequence[str], Sequence[Any]], Sequence[float]]
 """(answers, their prompts) → a number for each."""
 JUDGED = 64  # prompts that best-of-n is measured on
-ROWS = 64  # answers that are drawn or scored at once
+ROWS = 256  # answers that are drawn or scored at once
 DOING = "rewarding answers"
 
 
