@@ -23,6 +23,7 @@ from regard.data.token_store import Store
 from regard.data.windows import IGNORED, Source
 from regard.decode.loop import search_kit
 from regard.errors import UsageError
+from regard.interop.families import bind
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
@@ -107,7 +108,7 @@ class SFT(LM):
 class RewardModel(SFT):
     """Learns one number for a prompt with its answer, higher for better ones (Bradley–Terry)."""
 
-    name, unit = "reward", "prompts"
+    name, unit, beside = "reward", "prompts", ("head.*",)
 
     def store(
         self,
@@ -130,11 +131,13 @@ class RewardModel(SFT):
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """The model with an output head of one number, zero at the start."""
         kit = super().make_kit(plan, data, say)
-        model = kit.model
-        model.config = replace(model.config, head=HeadConfig(1))
+        model, variants = kit.model, kit.binding.table.variants if kit.binding else {}
+        name = next((name for name in variants if name.endswith("SequenceClassification")), None)
+        model.config = replace(model.config, head=HeadConfig(1, "last"))
         model.head = Head(model.config.head, model.config.width)
         torch.nn.init.zeros_(model.head.out.weight)  # type: ignore[union-attr]
-        return replace(kit, binding=None, config={})
+        kit = replace(kit, binding=bind(name) if name else None)
+        return replace(kit, config=kit.fresh_config())
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
         """Bradley–Terry."""

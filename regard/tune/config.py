@@ -134,3 +134,10 @@ class PolicyConfig(Config):
     """grpo: divide advantages by the deviation of their group; without, beta counts in rewards."""
     best_of: Count = 16
     """Answers that best-of-n chooses from, the baseline that is measured at the end."""
+
+    def __post_init__(self) -> None:
+        reward: Any = self.reward
+        if callable(reward):  # by its name, which config.toml can hold
+            name = f"{reward.__module__}:{reward.__qualname__}"
+            object.__setattr__(self, "reward", name)
+        super().__post_init__()
