@@ -33,9 +33,8 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.native import doctor
     from regard.rules import discover
     from regard.train import replay, verify
-    from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+    from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
-    from regard.tune.config import LoRA
 
 __version__ = "0.1.0"
 

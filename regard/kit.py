@@ -422,12 +422,12 @@ class Kit:
             raise UsageError("saving a model", f"{folder!r}", "the path of a folder")
         if stored not in (None, INT8):
             raise UsageError("saving a model", f"stored = {stored!r}", f"{INT8!r} or None")
+        config = self.config or self.fresh_config()
         if adapted(self.model):
             if stored is not None or self.base is None:
                 fault, fix = "a model with adapters", "regard.tune.merge first"
                 raise UsageError("saving a whole model", fault, "one without", fix)
-            return write_adapter(Path(folder), self.model, self.binding, self.base)
-        config = self.config or self.fresh_config()
+            return write_adapter(Path(folder), self.model, self.binding, self.base, config)
         config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED)}
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,16 @@ from regard.model.presets import PRESETS, architecture, preset
 from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
-from regard.tune.adapter_folder import base_of, identify_base, is_adapter, put_adapter, read_adapter
+from regard.tune.adapter_folder import (
+    Adapters,
+    base_of,
+    is_adapter,
+    open_adapters,
+    put_adapter,
+    reshape,
+)
 from regard.verbs import ModelLike
 from regard.zoo import locate
-
-Adapters = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]] | None
 
 
 def load(
@@ -79,12 +83,7 @@ def load_kit(
     adapter: Adapters = None,
 ) -> Kit:
     """Open a network, as `load` does."""
-    place, folders = locate(path), {} if adapter is None else adapter
-    folders = dict(folders if isinstance(folders, Mapping) else {"default": folders})
-    if is_adapter(place):
-        own = "default" if "default" not in folders else "own"
-        place, folders = base_of(Path(place)), {own: place, **folders}
-    opened = {name: read_adapter(Path(locate(folder))) for name, folder in folders.items()}
+    place, adapters, base = open_adapters(path, adapter)
     source = open_source(place)
     where = read_device(device)
     if where.type != "cpu" and precision in ("fp32", "bf16"):
@@ -93,6 +92,9 @@ def load_kit(
         expect_many_shapes()
     with large_apart():
         model, binding = load_model(source, read_dtype(dtype), where)
+        described = source.config
+        for folder in adapters.values():
+            model, binding, described = reshape(folder, model, binding, described)
         if precision == "auto":
             whole = where.type == "cpu" and source.config.get(STORED) == INT8
             precision = INT8 if whole else None
@@ -102,11 +104,9 @@ def load_kit(
                 set_precision(model, None)  # quicker where each sentence runs alone
     files = read_side_files(source.path) if source.path.is_dir() else {}
     tokenizer = read_tokenizer(source)
-    base = identify_base(place) if opened else None
-    for name, folder in opened.items():
-        assert base is not None
-        put_adapter(folder, model, binding, base, name)
-    return Kit(model, tokenizer, binding, source.config, files, strict, path=Path(path), base=base)
+    for name, folder in adapters.items():
+        put_adapter(folder, model, binding, os.fsdecode(place), name)
+    return Kit(model, tokenizer, binding, described, files, strict, path=Path(path), base=base)
 
 
 def build(shape: str | ModelConfig, seed: int = 0) -> Kit:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from regard.core.config import StackConfig
-from regard.errors import UsageError, check_known
+from regard.errors import UsageError, check_known, did_you_mean
 from regard.model.config import CELLS, ModelConfig, TextConfig
 from regard.model.presets import (
     bert,
@@ -259,3 +260,76 @@ class ShapeConfig(Config):
 def with_hidden(stack: StackConfig | None, hidden: int) -> StackConfig | None:
     """A stack with another width of its MLPs."""
     return stack and replace(stack, block=replace(stack.block, hidden=hidden))
+
+
+READING_LORA = "reading the settings of LoRA"
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Low-rank adaptation (Hu 2021): W + scale · B A, of which only A and B are trained."""
+
+    r: Count = 8
+    """Rank: rows of A, columns of B."""
+    alpha: Amount | None = None
+    """The product is scaled by alpha / r (2r)."""
+    targets: tuple[str, ...] = ("*.attn.q", "*.attn.v")
+    """Names of linear maps, as patterns: `*.attn.{q,v}`, `decoder.*.mlp.*`."""
+    dropout: BelowOne = 0.0
+    """On what A reads, in training."""
+    rslora: bool = False
+    """Scale by alpha / √r, which keeps large ranks learning (Kalajdzievski 2023)."""
+    dora: bool = False
+    """Train the length of each row of W apart from its direction (DoRA, Liu 2024)."""
+
+    def __post_init__(self) -> None:
+        targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
+        object.__setattr__(self, "targets", targets)
+        if not targets or not all(isinstance(target, str) and target for target in targets):
+            expected = "names of linear maps, or patterns"
+            raise UsageError(READING_LORA, f"targets = {targets!r}", expected)
+        hints = typing.get_type_hints(type(self), include_extras=True)
+        for field in dataclasses.fields(self):
+            check_value("LoRA", field.name, getattr(self, field.name), hints[field.name])
+
+    @property
+    def scale(self) -> float:
+        """What the product is multiplied by."""
+        alpha = 2 * self.r if self.alpha is None else self.alpha
+        return float(alpha / (self.r**0.5 if self.rslora else self.r))
+
+    def __str__(self) -> str:
+        """As `parse` reads it: what differs from the defaults, and the rank."""
+        words = [f"r={self.r}"] + ([f"alpha={self.alpha:g}"] if self.alpha is not None else [])
+        words += [f"dropout={self.dropout:g}"] if self.dropout else []
+        words += [name for name in ("rslora", "dora") if getattr(self, name)]
+        if self.targets != LoRA().targets:
+            words.append("targets=" + ",".join(self.targets))
+        return ",".join(words)
+
+    @classmethod
+    def parse(cls, text: str) -> LoRA:
+        """`r=8,alpha=16,dora,targets=*.attn.q,*.mlp.up` → its settings."""
+        values: dict[str, Any] = {}
+        names = [field.name for field in dataclasses.fields(cls)]
+        for part in re.split(r",(?![^{]*\})", text):  # a comma inside of braces belongs to them
+            name, equals, value = (word.strip() for word in part.partition("="))
+            if not equals and "targets" in values and name not in ("rslora", "dora"):
+                values["targets"] += (name,)
+            elif name not in names:
+                fix = did_you_mean(name, names, 1, f"one of {', '.join(names)}")
+                raise UsageError(READING_LORA, f"{part!r} in {text!r}", "r=8,alpha=16,…", fix)
+            elif name == "targets":
+                values[name] = (value,)
+            elif name in ("rslora", "dora"):
+                if value not in ("", "true", "false"):
+                    raise UsageError(READING_LORA, f"{part!r}", f"{name}, or {name}=false")
+                values[name] = value != "false"
+            else:
+                try:
+                    values[name] = int(value) if name == "r" else float(value)
+                except ValueError:
+                    raise UsageError(
+                        READING_LORA, f"{part!r}", f"a number, as in {name}=8"
+                    ) from None
+        return cls(**values)

@@ -37,6 +37,8 @@ class RunKind:
     """Settings that the name of the kind says already."""
     unit: str = "tokens"
     """What its labels are of, in words."""
+    beside: tuple[str, ...] = ()
+    """Patterns of weights that are trained beside an adapter: those that the base does not have."""
 
     def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Settings that differ from the defaults, given those that are said already."""

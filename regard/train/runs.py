@@ -43,7 +43,7 @@ from regard.train.checkpoint import (
     step_of,
     weight_hash,
 )
-from regard.train.config import FREE, Config, DataConfig, TrainConfig
+from regard.train.config import FREE, Config, DataConfig, LoRA, TrainConfig
 from regard.train.cross_entropy import chunk_rows
 from regard.train.data import RunData, RunKind, RunPlan
 from regard.train.distributed import World, joined
@@ -60,6 +60,8 @@ from regard.train.settings import (
     write_toml,
 )
 from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, with_dropout
+from regard.tune.adapter_folder import identify_base
+from regard.tune.lora import attach, train_beside
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
@@ -70,6 +72,7 @@ def train_files(
     files: Any,
     *,
     configs: Sequence[Config],
+    lora: LoRA | str | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     toml: str | Path | None = None,
@@ -86,7 +89,7 @@ def train_files(
         elif not files and toml is None:
             fix = "to begin it, give the files too"
             raise UsageError(doing, f"no {written}", "the folder of a run", fix)
-    settings = resolve_run(kind, files, configs, None if toml is None else Path(toml))
+    settings = resolve_run(kind, files, configs, None if toml is None else Path(toml), lora)
     if print_config:
         return settings
     device, going_on = choose_device(settings.values["device"]), resume is not None
@@ -174,7 +177,9 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
             clear_folder(plan.folder, monitor)
         raise
     if resume:
-        path = trainer.restore(lambda folder: plan.kind.restore(load_kit(folder).model, folder))
+        path = trainer.restore(
+            lambda folder: plan.kind.restore(load_kit(folder, precision=None).model, folder)
+        )
         where = f"resuming from {path}, at step {trainer.state.step} of {plan.train.steps}"
         nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
         monitor.say(where if path is not None else nowhere)
@@ -261,6 +266,14 @@ def clear_folder(folder: Path, monitor: Monitor) -> None:
 def make_kit(plan: RunPlan, data: RunData, say: Callable[[str], None]) -> Kit:
     """The model to be trained with its tokenizer, on the device of the run."""
     kit = plan.kind.make_kit(plan, data, say)
+    text, init = plan.settings.values["lora"], plan.data.init
+    if text is not None and init is not None:
+        if kit.adapters:
+            problem, fix = f"{init}, which is an adapter", "leave --lora out: it is trained further"
+            raise UsageError("attaching LoRA", problem, "a model without one", fix)
+        attach(kit.model, LoRA.parse(text), seed=plan.seed)
+        train_beside(kit.model, plan.kind.beside)
+        kit.base = identify_base(init)
     with_dropout(kit.model, plan.train.dropout).to(plan.device)
     count = sum(p.numel() for p in kit.model.parameters())
     trained = sum(p.numel() for p in kit.model.parameters() if p.requires_grad)
@@ -407,16 +420,21 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
     config, family = plan.kind.shape(plan, data)
     model = empty_model(config, model_class(config))
     params = sum(p.numel() for p in model.parameters())
-    matrices = group_parameters(model, train)[0]
-    means = ITEM * (2 * params - sum(p.numel() for p in matrices))
-    keep = max(train.keep, train.average)
-    one, most = disk_of(ITEM * params, means, keep)
+    if (text := plan.settings.values["lora"]) is not None:
+        attach(model, LoRA.parse(text))
+        train_beside(model, plan.kind.beside)
+    matrices, *others = group_parameters(model, train)
+    trained = sum(p.numel() for group in (matrices, *others) for p in group)
+    means = ITEM * (2 * trained - sum(p.numel() for p in matrices))
+    keep, saved = max(train.keep, train.average), params if text is None else trained
+    one, most = disk_of(ITEM * saved, means, keep)
     attends = config.decoder or config.encoder
     there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
     return DryRun(
         config=plan.settings.values,
         data=sizes | {"vocabulary": data.tokenizer.size, "batches_per_epoch": batches},
-        model={"family": family, "parameters": params},
+        model={"family": family, "parameters": params}
+        | ({} if text is None else {"trained": trained, "share": trained / params}),
         run={
             "out": str(plan.folder),
             "device": plan.device,
@@ -424,16 +442,20 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
             "steps": train.steps,
             "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
         },
-        memory_bytes=peak_memory(plan, config, means, matrices) if attends else None,
+        memory_bytes=peak_memory(plan, config, means, matrices, trained) if attends else None,
         memory_free=free_memory(plan.device),
-        disk_bytes=most + (ITEM * params * (keep + 2) if train.ema else 0),
+        disk_bytes=most + (ITEM * trained * (keep + 2) if train.ema else 0),
         disk_free=shutil.disk_usage(there).free,
         settings=plan.settings,
     )
 
 
 def peak_memory(
-    plan: RunPlan, config: ModelConfig, means: int, matrices: Sequence[torch.Tensor]
+    plan: RunPlan,
+    config: ModelConfig,
+    means: int,
+    matrices: Sequence[torch.Tensor],
+    trained: int,
 ) -> int:
     """Bytes of a step on one process, by formula, in float32; lower precisions keep less.
 
@@ -452,5 +474,5 @@ def peak_memory(
         alike[matrix.shape] += matrix.numel()
     # Of what it works on AdamW makes two more tensors, Muon at most five.
     worked = max(2 * largest_tensor(config), 5 * max(alike.values(), default=0))
-    steps = (2 * memory.weights + means) // share + worked * ITEM
-    return max(begins, steps) + (memory.weights // share if train.ema else 0)
+    steps = (memory.weights + ITEM * trained + means) // share + worked * ITEM
+    return max(begins, steps) + (ITEM * trained // share if train.ema else 0)

@@ -25,6 +25,7 @@ from regard.train.config import (
     FAMILIES,
     Config,
     DataConfig,
+    LoRA,
     ShapeConfig,
     TrainConfig,
 )
@@ -48,6 +49,7 @@ def known_settings(own: type[Config]) -> dict[str, tuple[Any, Any]]:
         "files": (tuple[str, ...], ()),
         "seed": (Seed, DEFAULTS.seed),
         "device": (Device, DEFAULTS.device),
+        "lora": (str | None, None),
     }
     for config in (DataConfig, own, TrainConfig):
         hints = typing.get_type_hints(config, include_extras=True)
@@ -195,12 +197,16 @@ def make_config(settings: RunSettings, config: type[AnyConfig]) -> AnyConfig:
 
 
 def resolve_run(
-    kind: RunKind, files: Any, configs: Sequence[Config], path: Path | None = None
+    kind: RunKind,
+    files: Any,
+    configs: Sequence[Config],
+    path: Path | None = None,
+    lora: LoRA | str | None = None,
 ) -> RunSettings:
     """All settings of a run of a kind, checked."""
     asked: dict[str, Any] = {"kind": kind.name, **kind.fixed}
-    if files:
-        asked["files"] = files
+    asked |= {"files": files} if files else {}
+    asked |= {"lora": str(lora)} if lora is not None else {}
     around = {name: getattr(current(), name) for name in ("seed", "device")}
     asked |= {name: value for name, value in around.items() if value != getattr(DEFAULTS, name)}
     asked = {name: getattr(config, name) for config in configs for name in config.given} | asked
@@ -228,8 +234,22 @@ def resolve_run(
     make_config(settings, DataConfig)
     make_config(settings, TrainConfig)
     check_value("train", "seed", settings.values["seed"], Seed)
+    check_lora(settings.values)
     kind.decide(settings)
     return settings
+
+
+def check_lora(values: dict[str, Any]) -> None:
+    """Write LoRA's settings in one way, and see that there is a model to adapt."""
+    if values["lora"] is None:
+        return
+    values["lora"] = str(LoRA.parse(values["lora"]))
+    if values["init"] is None:
+        expected = "a model to adapt: the folder of one"
+        raise UsageError(DOING, f"lora = {values['lora']} without init", expected, "--init FOLDER")
+    if values["shard"]:
+        fix = "leave --shard out: an adapter has few weights to share"
+        raise UsageError(DOING, "lora with shard", "the model on each process", fix)
 
 
 def put(settings: RunSettings, name: str, value: Any, origin: str) -> None:

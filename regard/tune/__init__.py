@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.train.config import DataConfig, TrainConfig
+from regard.train.config import DataConfig, LoRA, TrainConfig
 from regard.train.results import DryRun, Run, RunSettings
 from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
 from regard.tune.results import Merged
@@ -29,7 +29,7 @@ def sft(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     config: Training = TRAINING,
-    lora: str | None = None,
+    lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
@@ -100,7 +100,7 @@ def dpo(
     resume: str | Path | None = None,
     config: Training = TRAINING,
     preference: Preference = PREFERENCE,
-    lora: str | None = None,
+    lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
@@ -142,7 +142,7 @@ def ppo(
     resume: str | Path | None = None,
     config: Training = TRAINING,
     policy: Policy = POLICY,
-    lora: str | None = None,
+    lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
@@ -245,4 +245,4 @@ def _tune(
     said = {"init": model, "valid": dev}
     data = DataConfig(**{key: value for key, value in said.items() if value is not None})
     own = policy if name in ("ppo", "grpo") else preference if name == "dpo" else AnswerConfig()
-    return train_files(KINDS[name], files, configs=(config, own, data), **{k:v for k,v in rest.items() if k!="lora"})
+    return train_files(KINDS[name], files, configs=(config, own, data), **rest)

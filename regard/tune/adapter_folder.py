@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
@@ -24,12 +25,13 @@ from torch import Tensor, nn
 
 from regard.ambient import current, note
 from regard.errors import DataError, UsageError
-from regard.files import parse_json, read_json, read_shapes, write_whole
+from regard.files import BROKEN, parse_json, read_json, read_shapes, write_whole
 from regard.interop.parity import batches
 from regard.interop.source import open_source
 from regard.interop.table import TRANSPOSE, Binding, Move, moves
-from regard.interop.weights import named
-from regard.model.model import Model
+from regard.interop.weights import named, read_shape
+from regard.model.model import Model, empty_model
+from regard.model.recurrent import model_class
 from regard.tune.lora import (
     HEAD,
     LowRank,
@@ -46,7 +48,7 @@ from regard.zoo import locate
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG, WEIGHTS, SHAPE = "adapter_config.json", "adapter_model.safetensors", "config.json"
 PREFIX = "base_model.model."
 A, B, MAGNITUDE = ".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"
 NOTE = "regard"  # the key of the metadata
@@ -68,6 +70,10 @@ UNKNOWN = (
 Parts = tuple[Tensor, Tensor, Tensor | None]  # A (r, K), B (N, r), magnitude (N,)
 
 
+Pathlike = str | os.PathLike[str]
+Adapters = Pathlike | Mapping[str, Pathlike] | None
+
+
 class Base(NamedTuple):
     """The model that an adapter belongs to."""
 
@@ -76,7 +82,7 @@ class Base(NamedTuple):
     """SHA-256 of its tensors as they are stored."""
 
 
-def identify_base(path: str | os.PathLike[str]) -> Base:
+def identify_base(path: Pathlike) -> Base:
     """A checkpoint by its place and the hash of its weights."""
     place = Path(os.fsdecode(locate(path))).resolve()
     files = sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
@@ -123,8 +129,13 @@ def all_moves(model: Model, binding: Binding | None) -> list[Move]:
 # Out ----------------------------------------------------------------------------------------------
 
 
-def write_adapter(folder: Path, model: Model, binding: Binding | None, base: Base) -> None:
-    """Write the adapter that is on, and other weights that are trained beside it."""
+def write_adapter(
+    folder: Path, model: Model, binding: Binding | None, base: Base, described: dict[str, Any]
+) -> None:
+    """Write the adapter that is on, other weights trained beside it, and the model's config.json.
+
+    The last is that of the base, but where the model has another output head.
+    """
     on = {name: share for name, share in shares(model).items() if share}
     if list(on.values()) != [1.0]:
         expected, fix = "one, with a share of 1", "kit.switch(name); or merge a mixture"
@@ -177,7 +188,9 @@ def write_adapter(folder: Path, model: Model, binding: Binding | None, base: Bas
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / WEIGHTS, save(whole, {NOTE: origin}))
-    write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+    for name, content in ((SHAPE, described), (CONFIG, config)):
+        text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+        write_whole(folder / name, text.encode())
 
 
 def join_parts(place: Place, parts: list[LowRank | None], model: Model) -> dict[str, Tensor]:
@@ -220,11 +233,13 @@ class AdapterFolder(NamedTuple):
     path: Path
     config: dict[str, Any]
     tensors: dict[str, Tensor]
+    described: dict[str, Any] | None
+    """config.json of the model with the adapter on, where regard wrote it."""
     origin: dict[str, Any] | None
     """What regard wrote of its base and its maps."""
 
 
-def is_adapter(path: str | os.PathLike[str]) -> bool:
+def is_adapter(path: Pathlike) -> bool:
     """Whether a folder holds an adapter."""
     return os.path.isfile(os.path.join(os.fsdecode(path), CONFIG))
 
@@ -250,30 +265,83 @@ def read_adapter(folder: Path) -> AdapterFolder:
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         text = (file.metadata() or {}).get(NOTE)
     origin = None if text is None else parse_json(text.encode(), folder / WEIGHTS)
-    return AdapterFolder(folder, config, load_file(folder / WEIGHTS), origin)
+    shape = folder / SHAPE
+    described = read_json(shape) if origin is not None and shape.is_file() else None
+    return AdapterFolder(folder, config, load_file(folder / WEIGHTS), described, origin)
 
 
 def base_of(folder: Path) -> str:
     """The path of an adapter's base, which is on this machine."""
     path = read_json(folder / CONFIG).get("base_model_name_or_path")
-    if not path or not os.path.exists(locate(path)):
+    place = locate(path) if isinstance(path, str) and path else ""
+    if not os.path.exists(place):
         fault = f"its base, {path}, is not on this machine"
         fix = f"regard.load(BASE, adapter={str(folder)!r})"
         raise DataError(f"opening the adapter {folder}", fault, "the model it was trained on", fix)
-    return str(path)
+    return os.fsdecode(place)
+
+
+def open_adapters(
+    path: Pathlike, adapter: Adapters
+) -> tuple[Pathlike, dict[str, AdapterFolder], Base | None]:
+    """(where the base lies, the adapters to put on it by name, the base's identity if there are).
+
+    An adapter that was trained on other weights is refused, where it remembers them.
+    """
+    place, folders = locate(path), {} if adapter is None else adapter
+    folders = dict(folders if isinstance(folders, Mapping) else {"default": folders})
+    if is_adapter(place):
+        own = "own" if "default" in folders else "default"
+        place, folders = base_of(Path(os.fsdecode(place))), {own: place, **folders}
+    opened = {n: read_adapter(Path(os.fsdecode(locate(f)))) for n, f in folders.items()}
+    if not opened:
+        return place, {}, None
+    base = identify_base(place)
+    for folder, config, *_, origin in opened.values():
+        if origin is not None and origin["weights"] != base.weights:
+            own = config["base_model_name_or_path"]
+            doing = f"putting the adapter {folder} on {base.path}"
+            fault = f"an adapter of {own}, weights {origin['weights'][:12]}"
+            expected = f"weights {base.weights[:12]}, of {base.path}"
+            raise DataError(doing, fault, expected, f"give its own base, {own}")
+    return place, opened, base
+
+
+def reshape(
+    opened: AdapterFolder, model: Model, binding: Binding | None, described: dict[str, Any]
+) -> tuple[Model, Binding | None, dict[str, Any]]:
+    """The model that an adapter was trained on: its base, but for an output head of its own.
+
+    Weights that the base does not have are zero, until the adapter brings them.
+    """
+    if opened.described is None or opened.described == described:
+        return model, binding, described
+    names = [name.removeprefix(PREFIX) for name in opened.tensors]
+    config, own = read_shape(opened.described, names)
+    new, held = empty_model(config, model_class(config)), dict(model.named_parameters())
+    some, fresh = next(iter(held.values())), set[str]()
+    for name, parameter in list(new.named_parameters()):
+        old, (path, _, leaf) = held.get(name), name.rpartition(".")
+        if old is None or old.shape != parameter.shape:
+            old = nn.Parameter(some.new_zeros(parameter.shape))
+            fresh.add(name)
+        setattr(new.get_submodule(path), leaf, old)
+    new.tie()
+    for move in all_moves(new, own):
+        if fresh.intersection(move.ours) and not set(names).issuperset(move.theirs):
+            fault = f"neither it nor its base has {', '.join(move.theirs)}"
+            raise DataError(f"opening the adapter {opened.path}", fault, "all weights", BROKEN)
+    return new.eval(), own, opened.described
 
 
 def put_adapter(
-    opened: AdapterFolder, model: Model, binding: Binding | None, base: Base, name: str
+    opened: AdapterFolder, model: Model, binding: Binding | None, base: str, name: str
 ) -> None:
-    """Put an adapter that was read on a model, whose weights `base` tells of."""
-    doing = f"putting the adapter {opened.path} on {base.path}"
+    """Put an adapter that was read on the model of the folder `base`."""
+    doing = f"putting the adapter {opened.path} on {base}"
     origin, config = opened.origin, opened.config
     own = config.get("base_model_name_or_path")
     fix = f"give its own base, {own}"
-    if origin is not None and origin["weights"] != base.weights:
-        fault = f"an adapter of {own}, weights {origin['weights'][:12]}"
-        raise DataError(doing, fault, f"weights {base.weights[:12]}, of {base.path}", fix)
     dropout, rslora = float(config.get("lora_dropout") or 0), bool(config.get("use_rslora"))
     rest, lows = dict(opened.tensors), dict[str, LowRank]()
     for place in places_of(model, binding):
@@ -284,21 +352,26 @@ def put_adapter(
             how = scale_of(config, place.theirs, len(a)), dropout, rslora
             parts = split_parts(place, attached, (a, b, magnitude), origin is not None)
             lows |= {path: LowRank(*part, *how) for path, part in parts.items()}
-    parameters, trained = dict(model.named_parameters()), dict[str, Tensor]()
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    trained = dict[str, Tensor]()
     for move in all_moves(model, binding):
         if lows and all(PREFIX + theirs in rest for theirs in move.theirs):
             theirs = [rest.pop(PREFIX + theirs) for theirs in move.theirs]
             trained |= zip(move.ours, move.load(theirs), strict=True)
     if rest or not lows:
         fault = f"an adapter of {own} with {', '.join(sorted(rest)[:5]) or 'no tensors'}"
-        raise DataError(doing, fault, f"maps that {base.path} has", fix)
+        raise DataError(doing, fault, f"maps that {base} has", fix)
     for path, low in lows.items():
         linear = linear_at(model, path)
         if (low.a.shape[1], len(low.b)) != (linear.in_features, linear.out_features):
             fault = f"an adapter of {own} for {low.a.shape[1]} → {len(low.b)} features at {path}"
-            expected = f"{linear.in_features} → {linear.out_features}, as {base.path} has"
+            expected = f"{linear.in_features} → {linear.out_features}, as {base} has"
             raise DataError(doing, fault, expected, fix)
         low.to(linear.weight)
+    for path, tensor in trained.items():
+        if tensor.shape != parameters[path].shape:
+            fault = f"an adapter of {own} with {path} of shape {tuple(tensor.shape)}"
+            raise DataError(doing, fault, f"{tuple(parameters[path].shape)}, as {base} has", fix)
     put_on(model, lows, name)
     for path, tensor in trained.items():
         with torch.no_grad():

@@ -6,7 +6,7 @@ names, so that checkpoints, taps and tables see the model that they know.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,8 +19,8 @@ from regard.core.attention import Attention
 from regard.errors import UsageError, check_known, did_you_mean
 from regard.interop.table import braces
 from regard.model.precision import PackedLinear, PackedProduct, join
+from regard.train.config import LoRA
 from regard.train.cpu import OneDNNLinear
-from regard.tune.config import LoRA
 
 HEAD = "head.out"
 """Its scores are computed in chunks, and for a few words only, from its weight: no adapter."""
@@ -148,8 +148,8 @@ def attach(model: nn.Module, config: LoRA, name: str = "default", seed: int = 0)
         a *= linear.in_features**-0.5  # as nn.Linear draws its own
         rows = torch.linalg.norm(like, dim=1) if config.dora else None
         zeros = like.new_zeros(linear.out_features, config.r)
-        scale = config.scale(config.r)
-        lows[path] = LowRank(a.to(like), zeros, rows, scale, config.dropout, config.rslora)
+        how = config.scale, config.dropout, config.rslora
+        lows[path] = LowRank(a.to(like), zeros, rows, *how)
     put_on(model, lows, name)
 
 
@@ -248,8 +248,8 @@ def adapter_parameters(model: nn.Module, name: str | None = None) -> dict[str, n
     }
 
 
-def trainable(model: nn.Module) -> str:
-    """How many weights are trained, in words."""
-    counts = [(p.numel(), p.requires_grad) for p in model.parameters()]
-    total, train = sum(n for n, _ in counts), sum(n for n, on in counts if on)
-    return f"{train:,} of {total:,} parameters are trained ({train / max(total, 1):.2%})"
+def train_beside(model: nn.Module, patterns: Sequence[str]) -> None:
+    """Let weights be trained beside an adapter, such as those of a new output head."""
+    for name, parameter in model.named_parameters():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            parameter.requires_grad_(True)

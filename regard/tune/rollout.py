@@ -257,14 +257,11 @@ class Rollouts:
         with adapters_off(kit.model):
             texts = draw_answers(kit, prompts, how, config.max_new)[2]
         rewards = judge(self.reward, texts, asked).view(-1, config.best_of).double()
-        n = 1
-        while n <= config.best_of:  # the mean over all ways to draw n of them
-            ways = [
-                math.comb(k, n - 1) / math.comb(config.best_of, n) for k in range(config.best_of)
-            ]
-            best = float((rewards.sort(1).values * torch.tensor(ways)).sum(1).mean())
+        ranked, most = rewards.sort(1).values, config.best_of
+        for n in sorted({1 << k for k in range(most.bit_length())} | {most}):
+            ways = [math.comb(k, n - 1) / math.comb(most, n) for k in range(most)]
+            best = float((ranked * torch.tensor(ways)).sum(1).mean())  # over all draws of n
             points.append(FrontierPoint(f"best of {n}", best, math.log(n) - (n - 1) / n))
-            n *= 2
         ids, labels, texts = draw_answers(kit, prompts, how, config.max_new)
         policy, reference, _ = read_answers(kit, ids, labels, self.autocast)
         own = float(judge(self.reward, texts, asked).double().mean())

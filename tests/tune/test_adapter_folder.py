@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 
 import regard
 from regard.errors import DataError, UsageError
+from regard.train.config import LoRA
 from regard.tune import lora
 from regard.tune.adapter_folder import identify_base
-from regard.tune.config import LoRA
 from tests.conftest import make_folder
 from tests.tune.test_lora import draw_weights
 
@@ -43,6 +45,7 @@ CONFIGS = {
     "rslora": LoRA(r=3, rslora=True, alpha=5, targets=("*.attn.*", "*.mlp.*")),
     "dora": LoRA(r=3, dora=True, targets=("*.attn.{v,o}", "*.mlp.up")),
 }
+BERT_CLASSES = "BertForSequenceClassification", "BertConfig"
 IDS = torch.tensor([[3, 7, 2, 9, 30], [4, 4, 41, 6, 5]])
 
 
@@ -152,8 +155,7 @@ def test_weights_trained_beside_the_adapter_travel_with_it(tmp_path):
     from peft import PeftModel
     from transformers import BertForSequenceClassification
 
-    sizes = FAMILIES["bert"][2]
-    make_folder(tmp_path / "base", "BertForSequenceClassification", "BertConfig", **sizes)
+    make_folder(tmp_path / "base", *BERT_CLASSES, **FAMILIES["bert"][2])
     kit = adapt(tmp_path / "base", LoRA(r=2))
     out = kit.model.head.out.requires_grad_(True)
     with torch.no_grad():
@@ -165,6 +167,35 @@ def test_weights_trained_beside_the_adapter_travel_with_it(tmp_path):
     assert (their_logits(theirs, "bert") - ours).abs().max() <= 1e-5
     again = regard.load(tmp_path / "adapter")
     assert torch.equal(again.logits(IDS), ours) and again.model.head.out.weight.requires_grad
+
+
+def test_a_new_head_is_opened_with_its_base(bases, tmp_path):
+    """Another architecture around the base's weights, as a classifier has it, or one of ours."""
+    kit = regard.load(bases["bert"])
+    base, body = identify_base(bases["bert"]), dict(kit.model.named_parameters())
+    make_folder(tmp_path / "other", *BERT_CLASSES, **FAMILIES["bert"][2], num_labels=5)
+    other = regard.load(tmp_path / "other")
+    with torch.no_grad():
+        for name, parameter in other.model.named_parameters():
+            if not name.startswith("head."):
+                parameter.copy_(body[name])
+    for folder, binding in (("theirs", other.binding), ("own", None)):
+        lora.detach(other.model)
+        lora.attach(other.model, LoRA(r=2))
+        draw_weights(other.model)
+        lora.train_beside(other.model, ["head.*"])
+        described = other.config if binding else {}
+        new = replace(other, base=base, binding=binding, config=described)
+        new.save(tmp_path / folder)
+        opened = regard.load(tmp_path / folder)
+        assert torch.equal(opened.logits(IDS), new.logits(IDS)) and opened.logits(IDS).shape[1] == 5
+        assert (opened.binding is None) == (binding is None)
+        if binding:
+            assert opened.config["id2label"] == other.config["id2label"]
+        lora.attach(other.model, LoRA(r=2), "frozen")  # the head is not written any more
+        new.save(tmp_path / folder)
+        with pytest.raises(DataError, match="neither it nor its base"):
+            regard.load(tmp_path / folder)
 
 
 def test_merge_says_the_drift_first(bases, tmp_path, capsys):
@@ -187,8 +218,6 @@ def test_an_adapter_of_another_base_names_both(bases, tmp_path):
     kit = adapt(bases["llama"], LoRA(r=3))
     kit.save(tmp_path / "adapter")
     sizes = FAMILIES["llama"][2]
-    import shutil
-
     shutil.copytree(bases["llama"], tmp_path / "copy")
     moved = regard.load(tmp_path / "copy", adapter=tmp_path / "adapter")
     assert torch.equal(moved.logits(IDS), kit.logits(IDS))
@@ -286,11 +315,13 @@ def test_adapter_on_a_folder_stored_as_int8(bases, tmp_path):
     packed.switch(None)
     assert torch.equal(packed.logits(IDS), base.logits(IDS))
     with pytest.raises(UsageError, match="adapters"):
-        packed.save(tmp_path / "out", stored="int8")
+        regard.export("int8", packed, tmp_path / "out")
 
 
-def test_looking_inside_sees_the_adapter(bases):
+def test_looking_inside_sees_the_adapter(bases, tmp_path):
     kit = adapt(bases["llama"], LoRA(r=3))
+    kit.save(tmp_path)
+    assert regard.info(tmp_path).parameters == regard.info(bases["llama"]).parameters
     before = kit.matrix("blocks.0.attn.q")
     lora.merge(kit.model)
     assert torch.allclose(kit.matrix("blocks.0.attn.q"), before, atol=1e-6)

@@ -11,8 +11,8 @@ import regard
 from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.model.precision import set_precision
+from regard.train.config import LoRA
 from regard.tune import lora
-from regard.tune.config import LoRA
 
 VARIANTS = [LoRA(r=3), LoRA(r=3, rslora=True, alpha=5), LoRA(r=3, dora=True)]
 
@@ -66,8 +66,6 @@ def test_gradients_reach_the_adapter_only(model, batch, config):
     for name, parameter in model.named_parameters():
         assert (parameter.grad is not None and parameter.grad.any()) == (name in own), name
     assert len(own) == 2 * 2 * (3 if config.dora else 2)
-    count = sum(parameter.numel() for parameter in own.values())
-    assert lora.trainable(model).startswith(f"{count:,} of ")
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=str)

@@ -13,10 +13,10 @@ from regard.kit import Kit
 from regard.model.model import Model
 from regard.model.presets import llama
 from regard.tokens.trainers import train_tokenizer
-from regard.train.config import TrainConfig
+from regard.train.config import LoRA, TrainConfig
 from regard.train.trainer import Trainer, TrainJob
 from regard.tune.config import PolicyConfig
-from regard.tune.lora import LoRA, attach
+from regard.tune.lora import attach
 from regard.tune.rollout import Prompt, Rollouts, add_value_head, judge, open_reward, policy_loss
 
 REWARDS = {"": 0.3, "a": 1.0, "b": -0.5}
@@ -110,7 +110,7 @@ def test_at_the_start_policy_and_reference_agree_and_nothing_is_clipped(bandit):
 
 
 def test_answers_do_not_depend_on_their_company(bandit, monkeypatch):
-    config = PolicyConfig(answers=16, max_new=4)
+    config = PolicyConfig(answers=16, max_new=4, group=4)
     source = make_rollouts(bandit, config, False, count_letters)
     whole = source.collect(3)
     monkeypatch.setattr("regard.tune.rollout.ROWS", 3)
