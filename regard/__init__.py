@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.train import replay, verify
     from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
+    from regard.tune.config import PolicyConfig, PreferenceConfig
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,8 @@ __all__ = [
     "Extracted",
     "Kit",
     "LoRA",
+    "PolicyConfig",
+    "PreferenceConfig",
     "RegardError",
     "ShapeConfig",
     "Tap",

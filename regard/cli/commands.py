@@ -31,7 +31,7 @@ GROUPS = {
     "evaluate": "lm translate winograd ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
-    "tune": "merge",
+    "tune": "sft reward dpo ppo grpo merge",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""

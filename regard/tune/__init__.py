@@ -167,7 +167,8 @@ def ppo(
         policy: the reward, the size of a rollout, how far the policy may go.
 
     Example:
-        >>> regard.tune.ppo("prompts.txt", model="folder", policy=PolicyConfig(reward="judge:short"))
+        >>> policy = regard.PolicyConfig(reward="judge:short")
+        >>> regard.tune.ppo("prompts.txt", model="folder", policy=policy).gain
         $ regard tune ppo prompts.txt --reward judge:short --model folder --out run --steps 400
         $ regard tune ppo prompts.jsonl --reward reward/final --model folder --target-kl 5
         $ regard tune ppo --resume run
@@ -196,7 +197,8 @@ def grpo(*args: Any, **named: Any) -> Tuned:
         policy: the reward, the size of a rollout, how far the policy may go.
 
     Example:
-        >>> regard.tune.grpo("prompts.txt", model="folder", policy=PolicyConfig(reward="judge:short"))
+        >>> policy = regard.PolicyConfig(reward="judge:short", group=16)
+        >>> regard.tune.grpo("prompts.txt", model="folder", policy=policy).gain
         $ regard tune grpo prompts.txt --reward judge:short --model folder --out run --group 16
         $ regard tune grpo prompts.jsonl --reward reward/final --model folder --answers 128
         $ regard tune grpo --resume run

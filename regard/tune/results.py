@@ -47,6 +47,11 @@ class PolicyRun(Run):
     frontier: list[FrontierPoint]
     """Best-of-n and the policy, on held-out prompts."""
 
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """0: the loss of a policy says nothing of how good it is."""
+        return 0
+
     def plot(self) -> Any:
         """Reward, divergence and length over the steps; reward against divergence."""
         from matplotlib.figure import Figure

@@ -260,7 +260,7 @@ class Rollouts:
         ranked, most = rewards.sort(1).values, config.best_of
         for n in sorted({1 << k for k in range(most.bit_length())} | {most}):
             ways = [math.comb(k, n - 1) / math.comb(most, n) for k in range(most)]
-            best = float((ranked * torch.tensor(ways)).sum(1).mean())  # over all draws of n
+            best = float((ranked @ torch.tensor(ways).double()).mean())  # over all draws of n
             points.append(FrontierPoint(f"best of {n}", best, math.log(n) - (n - 1) / n))
         ids, labels, texts = draw_answers(kit, prompts, how, config.max_new)
         policy, reference, _ = read_answers(kit, ids, labels, self.autocast)

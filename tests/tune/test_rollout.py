@@ -19,7 +19,7 @@ from regard.tune.config import PolicyConfig
 from regard.tune.lora import attach
 from regard.tune.rollout import Prompt, Rollouts, add_value_head, judge, open_reward, policy_loss
 
-REWARDS = {"": 0.3, "a": 1.0, "b": -0.5}
+REWARDS = {"": 0.3, "a": -0.5, "b": 1.0}
 
 
 def reward(texts, prompts):
@@ -40,7 +40,7 @@ def bandit() -> Kit:
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() > 1:
-                weight.copy_(torch.randn_like(weight) * 0.3)
+                weight.copy_(torch.randn_like(weight) * 0.15)
     return Kit(model, tokenizer, bind("LlamaForCausalLM"))
 
 
@@ -59,15 +59,15 @@ def policy(kit: Kit) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", ["ppo", "grpo"])
 def test_a_bandit_of_five_arms_reaches_the_tilted_reference(bandit, kind):
-    """π* ∝ π_ref exp(r / β): KL(π, π*) < 1e-3, from 0.15 at the start."""
+    """π* ∝ π_ref exp(r / β): KL(π, π*) < 1e-3, from 0.55 at the start."""
     beta, reference = 0.5, policy(bandit)
     worth = torch.tensor([REWARDS[bandit.tokenizer.decode([n])] for n in range(5)])
     best = (reference + worth.double() / beta).log_softmax(-1)
-    assert float((reference.exp() * (reference - best)).sum()) > 0.05
+    assert float((reference.exp() * (reference - best)).sum()) > 0.5
     how = dict(beta=beta, answers=256, max_new=1, passes=1, minibatches=1)
     config = PolicyConfig(**how, group=1 if kind == "ppo" else 256, scale=False)
     source = make_rollouts(bandit, config, kind == "ppo")
-    train = TrainConfig(steps=80, lr=1e-2, warm_up=0, floor=0.0, weight_decay=0.0, workers=0)
+    train = TrainConfig(steps=100, lr=2e-2, warm_up=0, floor=0.0, weight_decay=0.0, workers=0)
     loss = policy_loss(config)
     trainer = Trainer(TrainJob(train, bandit.model, source, Path(), loss=loss))
     stream = trainer.loader(source).iterate()
@@ -135,7 +135,7 @@ def test_best_of_n_is_the_mean_over_all_ways_to_choose(bandit):
         best = [max(chosen) for chosen in itertools.combinations(rewards[0], n)]
         assert point.reward == pytest.approx(sum(best) / len(best))
         assert point.kl == pytest.approx(math.log(n) - (n - 1) / n)
-    assert measured["frontier"][-1].kl == 0 and measured["gain"] == pytest.approx(0, abs=1e-9)
+    assert measured["frontier"][-1].kl == 0 and measured["gain"] == pytest.approx(0, abs=1e-5)
 
 
 def test_a_constant_reward_stops_and_says_so(bandit):
