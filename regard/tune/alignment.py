@@ -41,7 +41,7 @@ from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
 from regard.tune.preference_losses import comparison_loss, ranking_loss
 from regard.tune.results import PolicyRun
-from regard.tune.rollout import Prompt, Rollouts, add_value_head, open_reward, policy_loss
+from regard.tune.rollout import Rollouts, add_value_head, open_reward, policy_loss
 
 VALUE = "value_head.safetensors"
 SAMPLES, NEW = 3, 48  # samples at a validation, new tokens of each
@@ -71,15 +71,13 @@ class SFT(LM):
             raise UsageError("configuring a run", problem, "room for one row", "raise the first")
 
     def store(
-        self,
-        plan: RunPlan,
-        tokenizer: Tokenizer,
-        path: Path,
-        files: Sequence[str],
-        tell: tuple[Say, Say],
+        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Any
     ) -> Store:
-        """The ids of prompts and answers."""
-        return instruction_store(path, files, tokenizer, self.name, plan.train.length, tell)
+        """The ids of prompts and answers; or of prompts, with room for answers."""
+        drawn = isinstance(plan.own, PolicyConfig)
+        length = plan.train.length - (plan.own.max_new if drawn else self.name == "reward")
+        kind = "prompts" if drawn else self.name
+        return instruction_store(path, files, tokenizer, kind, length, tell)
 
     def source(
         self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
@@ -109,17 +107,6 @@ class RewardModel(SFT):
     """Learns one number for a prompt with its answer, higher for better ones (Bradley–Terry)."""
 
     name, unit, beside = "reward", "prompts", ("head.*",)
-
-    def store(
-        self,
-        plan: RunPlan,
-        tokenizer: Tokenizer,
-        path: Path,
-        files: Sequence[str],
-        tell: tuple[Say, Say],
-    ) -> Store:
-        """The ids of prompts and answers, the last of which is read too."""
-        return instruction_store(path, files, tokenizer, self.name, plan.train.length - 1, tell)
 
     def source(
         self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
@@ -152,7 +139,7 @@ class DPO(RewardModel):
     """Learns to prefer chosen answers, measured against the model as it was."""
 
     name, config = "dpo", PreferenceConfig
-    store, make_kit, samples = SFT.store, SFT.make_kit, SFT.samples
+    make_kit, samples = SFT.make_kit, SFT.samples
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
         """Log-probabilities of the model as it is, once and for all, and the loss against them."""
@@ -177,37 +164,20 @@ class PPO(SFT):
     def decide(self, settings: RunSettings) -> None:
         """A reward, and whole groups of answers."""
         super().decide(settings)
-        values, doing = settings.values, f"configuring `tune {self.name}`"
-        if not values["reward"]:
-            fix = "--reward FOLDER or --reward module:function"
-            raise UsageError(doing, "no reward", "what answers are judged by", fix)
+        values, divides = settings.values, "a divisor of answers"
+        for name, wrong, expected in (
+            ("reward", not values["reward"], "the folder of a reward model, or module:function"),
+            ("group", values["answers"] % values["group"], divides),
+            ("group", values["group"] == 1 and not self.value, "2 or more, to be compared"),
+            ("minibatches", values["answers"] % values["minibatches"], divides),
+            ("max_new", values["max_new"] >= values["length"], "less than length, for prompts"),
+        ):
+            if wrong:
+                found = f"{name} = {values[name]!r}"
+                raise UsageError(f"configuring `tune {self.name}`", found, expected)
         if Path(values["reward"]).exists():
             values["reward"] = str(Path(values["reward"]).resolve())
-        if values["shard"] or not values["lora"]:
-            problem = "shard" if values["shard"] else "no lora"
-            raise UsageError(doing, problem, "the whole model on each process, with adapters")
-        for name in ("group", "minibatches"):
-            if values["answers"] % values[name]:
-                problem = f"answers = {values['answers']}, {name} = {values[name]}"
-                raise UsageError(doing, problem, f"answers in whole {name}")
-        if not self.value and values["group"] < 2:
-            raise UsageError(doing, "group = 1", "2 or more answers to compare")
-        if values["max_new"] >= values["length"]:
-            problem = f"max_new = {values['max_new']}, length = {values['length']}"
-            raise UsageError(doing, problem, "room for a prompt", "raise --length")
         values["workers"] = 0
-
-    def store(
-        self,
-        plan: RunPlan,
-        tokenizer: Tokenizer,
-        path: Path,
-        files: Sequence[str],
-        tell: tuple[Say, Say],
-    ) -> Store:
-        """The ids of prompts, with room for answers."""
-        room = plan.train.length - plan.own.max_new
-        return instruction_store(path, files, tokenizer, "prompts", room, tell)
 
     def source(
         self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
@@ -218,7 +188,7 @@ class PPO(SFT):
         said = [row.prompt for row in read_instructions(files, "prompts", chat)]
         said = said[: len(store)] if train else said[-len(store) :]
         ids = [store[n].tolist() for n in range(len(store))]
-        prompts = [Prompt(*both) for both in zip(said, ids, strict=True)]
+        prompts = list(zip(said, ids, strict=True))
         return Rollouts(prompts, plan.own, self.value, plan.seed, say, partial(autocast, plan))
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:

@@ -44,8 +44,6 @@ class PolicyConfig(Config):
     """Answers to each prompt (grpo: 8)."""
     max_new: Count = 48
     """Tokens of an answer at most."""
-    temperature: Amount = 1.0
-    """Of drawing answers."""
     passes: Count = 4
     """How often a rollout is gone through (grpo: 1)."""
     minibatches: Count = 4

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,32 +33,19 @@ from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.tokens.chat_template import find_template
 from regard.train.objectives import Loss, token_logprobs
+from regard.tune import preference_losses as losses
 from regard.tune.config import PolicyConfig
 from regard.tune.instructions import Instruction, encode_instruction
 from regard.tune.lora import adapters_off
-from regard.tune.preference_losses import (
-    adapt_beta,
-    clipped_policy_loss,
-    clipped_value_loss,
-    divergence,
-    generalized_advantages,
-    group_advantages,
-    whiten,
-)
 from regard.tune.results import FrontierPoint
 
 Reward = Callable[[Sequence[str], Sequence[Any]], Sequence[float]]
 """(answers, their prompts) → a number for each."""
+Prompt = tuple[Any, list[int]]
+"""What is asked: as it stood in the file, and its ids."""
 JUDGED = 64  # prompts that best-of-n is measured on
 ROWS = 256  # answers that are drawn or scored at once
 DOING = "rewarding answers"
-
-
-class Prompt(NamedTuple):
-    """What is asked: as it stood in the file, and its ids."""
-
-    said: Any
-    ids: list[int]
 
 
 def open_reward(name: str, device: str) -> Reward:
@@ -116,19 +103,19 @@ def judge(reward: Reward, texts: Sequence[str], prompts: Sequence[Any]) -> Tenso
 
 
 def draw_answers(
-    kit: Kit, prompts: Sequence[Prompt], how: SampleConfig, most: int
+    kit: Kit, prompts: Sequence[Prompt], most: int, seed: int, first: int = 0
 ) -> tuple[Tensor, Tensor, list[str]]:
     """(ids of prompts with their answers (B, T + 1), labels (B, T), texts of the answers)."""
     answers: list[list[int]] = []
     for at in range(0, len(prompts), ROWS):
-        batch = kit.batch([prompt.ids for prompt in prompts[at : at + ROWS]])
-        some = SampleConfig(how.temperature, seed=how.seed, first=how.first + at)
-        answers += [row[0].tokens for row in search_kit(kit, batch, most, some)]
-    rows = [prompt.ids + answer for prompt, answer in zip(prompts, answers, strict=True)]
+        batch = kit.batch([ids for _, ids in prompts[at : at + ROWS]])
+        how = SampleConfig(seed=seed, first=first + at)
+        answers += [row[0].tokens for row in search_kit(kit, batch, most, how)]
+    rows = [start + answer for (_, start), answer in zip(prompts, answers, strict=True)]
     ids, _ = pad_rows(rows)
     labels = torch.full((len(rows), ids.shape[1] - 1), IGNORED)
-    for row, prompt, answer in zip(labels, prompts, answers, strict=True):
-        row[len(prompt.ids) - 1 : len(prompt.ids) - 1 + len(answer)] = torch.tensor(answer)
+    for label, row, answer in zip(labels, rows, answers, strict=True):
+        label[len(row) - len(answer) - 1 : len(row) - 1] = torch.tensor(answer)
     return ids, labels, [kit.text(answer) for answer in answers]
 
 
@@ -211,35 +198,35 @@ class Rollouts:
             passed, at = divmod(place, total)
             order.append(int(shuffled(np.array([at]), total, self.seed, passed)[0]))
         prompts = [self.prompts[n] for n in order for _ in range(config.group)]
-        how = SampleConfig(config.temperature, seed=self.seed, first=epoch * config.answers)
-        model = self.kit.model
-        training = model.training
-        model.eval()
-        ids, labels, texts = draw_answers(self.kit, prompts, how, config.max_new)
-        policy, reference, values = read_answers(self.kit, ids, labels, self.autocast)
-        model.train(training)
-        rewards = judge(self.reward, texts, [prompt.said for prompt in prompts])
+        kit, draws = self.kit, (self.seed, epoch * config.answers)
+        training = kit.model.training
+        kit.model.eval()
+        ids, labels, texts = draw_answers(kit, prompts, config.max_new, *draws)
+        policy, reference, values = read_answers(kit, ids, labels, self.autocast)
+        kit.model.train(training)
+        rewards = judge(self.reward, texts, [said for said, _ in prompts])
         if bool((rewards == rewards[0]).all()):
             fault = f"{float(rewards[0]):g} for all {len(texts)} answers, such as {texts[0]!r}"
             if epoch == 0:
-                fix = "check the reward; a higher --temperature, or more --answers, draws others"
+                fix = "check the reward, or draw more --answers"
                 raise DataError(DOING, f"a constant reward: {fault}", "rewards that differ", fix)
             self.say(f"warning: rollout {epoch}: a constant reward, {fault}: nothing to learn")
         real = labels != IGNORED
         apart = policy - reference  # k1, at each token
         beta = float(self.drawn["beta"]) if self.drawn else config.beta
-        diverged = float(apart.sum(1).mean())
         if config.target_kl is not None and epoch:
-            beta = adapt_beta(beta, diverged, config.target_kl)
+            beta = losses.adapt_beta(beta, float(apart.sum(1).mean()), config.target_kl)
         if self.value:
             last = real.int().cumsum(1).argmax(1)
             paid = -beta * apart
             paid[torch.arange(len(paid)), last] += rewards
-            advantages = generalized_advantages(paid, values, real, config.gamma, config.decay)
+            advantages = losses.generalized_advantages(
+                paid, values, real, config.gamma, config.decay
+            )
             targets = advantages + values
-            advantages = whiten(advantages, real)
+            advantages = losses.whiten(advantages, real)
         else:
-            each = group_advantages(rewards.view(-1, config.group), config.scale).flatten()
+            each = losses.group_advantages(rewards.view(-1, config.group), config.scale).flatten()
             advantages, targets = each[:, None] * real, torch.zeros_like(values)
         return {
             **{"inputs": ids[:, :-1], "labels": labels, "before": policy, "reference": reference},
@@ -252,17 +239,17 @@ class Rollouts:
         """Rewards and divergences of best-of-n and of the policy, over answers to these prompts."""
         config, kit, points = self.config, replace(self.kit, driver="plain"), []
         prompts = [p for p in self.prompts[:JUDGED] for _ in range(config.best_of)]
-        asked, how = [p.said for p in prompts], SampleConfig(config.temperature, seed=~self.seed)
+        asked, draws = [said for said, _ in prompts], (config.max_new, ~self.seed)
         kit.model.eval()
         with adapters_off(kit.model):
-            texts = draw_answers(kit, prompts, how, config.max_new)[2]
+            texts = draw_answers(kit, prompts, *draws)[2]
         rewards = judge(self.reward, texts, asked).view(-1, config.best_of).double()
         ranked, most = rewards.sort(1).values, config.best_of
         for n in sorted({1 << k for k in range(most.bit_length())} | {most}):
             ways = [math.comb(k, n - 1) / math.comb(most, n) for k in range(most)]
             best = float((ranked @ torch.tensor(ways).double()).mean())  # over all draws of n
             points.append(FrontierPoint(f"best of {n}", best, math.log(n) - (n - 1) / n))
-        ids, labels, texts = draw_answers(kit, prompts, how, config.max_new)
+        ids, labels, texts = draw_answers(kit, prompts, *draws)
         policy, reference, _ = read_answers(kit, ids, labels, self.autocast)
         own = float(judge(self.reward, texts, asked).double().mean())
         points.append(FrontierPoint("policy", own, float((policy - reference).sum(1).mean())))
@@ -291,13 +278,17 @@ def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
         hidden = model.hidden(batch)
         policy = token_logprobs(model, hidden, labels)
         ratio = (policy - extra["before"]).exp()
-        each = clipped_policy_loss(ratio, extra["advantages"], config.clip_range)
+        each = losses.clipped_policy_loss(ratio, extra["advantages"], config.clip_range)
         if "value" in model._modules:
             values = model.value(hidden).float()[..., 0]  # type: ignore[operator]
             old = extra["values"], extra["targets"]
-            each = each + config.value_weight * clipped_value_loss(values, *old, config.clip_range)
+            each = each + config.value_weight * losses.clipped_value_loss(
+                values, *old, config.clip_range
+            )
         else:
-            each = each + extra["beta"][:, None] * divergence(policy - extra["reference"], "k2")
+            each = each + extra["beta"][:, None] * losses.divergence(
+                policy - extra["reference"], "k2"
+            )
         total, rows = (each * kept).sum(), kept.any(1)
         tokens = kept.sum()
         share = tokens / rows.sum().clamp(min=1)  # figures are of rows, sums of tokens

@@ -265,11 +265,11 @@ def test_bad_input_is_refused_before_any_work(inputs, prompts, tmp_path):
         regard.tune.sft(inputs[1], out=out)
     with pytest.raises(DataError, match="no column 'answer' in line 1"):
         regard.tune.sft(inputs[1], model=model, out=out)
-    with pytest.raises(UsageError, match="no reward"):
+    with pytest.raises(UsageError, match="reward = ''"):
         regard.tune.ppo(prompts, model=model, out=out)
-    with pytest.raises(UsageError, match="answers = 16, group = 3"):
+    with pytest.raises(UsageError, match="group = 3"):
         regard.tune.grpo(prompts, model=model, out=out, policy=policy(group=3))
-    with pytest.raises(UsageError, match="max_new = 64, length = 64"):
+    with pytest.raises(UsageError, match="max_new = 64"):
         regard.tune.ppo(prompts, model=model, out=out, policy=policy(max_new=64), config=train())
     with pytest.raises(DataError, match="a constant reward"):
         how = dict(config=train(steps=2), policy=policy(reward=constant))

@@ -17,7 +17,7 @@ from regard.train.config import LoRA, TrainConfig
 from regard.train.trainer import Trainer, TrainJob
 from regard.tune.config import PolicyConfig
 from regard.tune.lora import attach
-from regard.tune.rollout import Prompt, Rollouts, add_value_head, judge, open_reward, policy_loss
+from regard.tune.rollout import Rollouts, add_value_head, judge, open_reward, policy_loss
 
 REWARDS = {"": 0.3, "a": -0.5, "b": 1.0}
 
@@ -48,7 +48,7 @@ def make_rollouts(kit: Kit, config: PolicyConfig, value: bool, judged=reward) ->
     attach(kit.model, LoRA(r=4))
     if value:
         add_value_head(kit.model)
-    source = Rollouts([Prompt("a", kit.tokenizer.encode("a"))], config, value, 0, lambda text: None)
+    source = Rollouts([("a", kit.tokenizer.encode("a"))], config, value, 0, lambda text: None)
     source.kit, source.reward = kit, judged
     return source
 
