@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from regard.core.config import StackConfig
-from regard.errors import UsageError, check_known, did_you_mean
+from regard.errors import UsageError, check_known
 from regard.model.config import CELLS, ModelConfig, TextConfig
 from regard.model.presets import (
     bert,
@@ -314,22 +314,16 @@ class LoRA:
         names = [field.name for field in dataclasses.fields(cls)]
         for part in re.split(r",(?![^{]*\})", text):  # a comma inside of braces belongs to them
             name, equals, value = (word.strip() for word in part.partition("="))
-            if not equals and "targets" in values and name not in ("rslora", "dora"):
+            if not equals and "targets" in values and name not in names:
                 values["targets"] += (name,)
-            elif name not in names:
-                fix = did_you_mean(name, names, 1, f"one of {', '.join(names)}")
-                raise UsageError(READING_LORA, f"{part!r} in {text!r}", "r=8,alpha=16,…", fix)
-            elif name == "targets":
-                values[name] = (value,)
-            elif name in ("rslora", "dora"):
-                if value not in ("", "true", "false"):
-                    raise UsageError(READING_LORA, f"{part!r}", f"{name}, or {name}=false")
-                values[name] = value != "false"
-            else:
-                try:
-                    values[name] = int(value) if name == "r" else float(value)
-                except ValueError:
-                    raise UsageError(
-                        READING_LORA, f"{part!r}", f"a number, as in {name}=8"
-                    ) from None
+                continue
+            check_known(name, names, READING_LORA, f"{part!r} in {text!r}")
+            kind: Any = {"r": int, "targets": lambda word: (word,)}.get(name, float)
+            if name in ("rslora", "dora"):
+                kind = {"": True, "true": True, "false": False}.__getitem__
+            try:
+                values[name] = kind(value)
+            except (ValueError, KeyError):
+                expected = "r=8,alpha=16,dropout=0.1,dora,targets=*.attn.q"
+                raise UsageError(READING_LORA, f"{part!r} in {text!r}", expected) from None
         return cls(**values)

@@ -35,9 +35,11 @@ from regard.model.recurrent import model_class
 from regard.tune.lora import (
     HEAD,
     LowRank,
+    Parts,
     adapted,
     adapter_parameters,
     linear_at,
+    lows_of,
     merge,
     put_on,
     shares,
@@ -65,9 +67,6 @@ UNKNOWN = (
     *("trainable_token_indices", "alora_invocation_tokens", "megatron_config"),
 )
 """Settings of PEFT's that change what an adapter computes, and that are not known here."""
-
-
-Parts = tuple[Tensor, Tensor, Tensor | None]  # A (r, K), B (N, r), magnitude (N,)
 
 
 Pathlike = str | os.PathLike[str]
@@ -140,29 +139,25 @@ def write_adapter(
     if list(on.values()) != [1.0]:
         expected, fix = "one, with a share of 1", "kit.switch(name); or merge a mixture"
         raise UsageError("saving an adapter", f"adapters that are on: {on}", expected, fix)
-    places, linears = places_of(model, binding), adapted(model)
-    tensors: dict[str, Tensor] = {}
+    places, tensors, name = places_of(model, binding), dict[str, Tensor](), next(iter(on))
+    held = {p: low for p, m in adapted(model).items() if (low := lows_of(m).get(name))}
     ranks: dict[str, tuple[int, float]] = {}  # rank and alpha
-    name = next(iter(on))
-    held: dict[str, Any] = {p: m.adapters[name] for p, m in linears.items() if name in m.adapters}
     for place in places:
-        parts = [held.get(path) for path in place.ours]
-        if not any(parts):
-            continue
-        joined = join_parts(place, parts, model)
-        for end, tensor in joined.items():
-            tensors[PREFIX + place.theirs + end] = tensor
-        some = next(low for low in parts if low is not None)
-        r = len(joined[A])
-        alpha = some.scale * (r**0.5 if some.rslora else r)
-        ranks[place.theirs] = r, float(f"{alpha:.12g}")
-    trained = {n for n, p in model.named_parameters() if p.requires_grad and ".adapters." not in n}
-    parameters, saved = dict(model.named_parameters()), set[str]()
+        lows = [held.get(path) for path in place.ours]
+        if some := next(filter(None, lows), None):
+            parts = join_parts([linear_at(model, path) for path in place.ours], lows)
+            ends = zip((A, B, MAGNITUDE), parts, strict=True)
+            tensors |= {PREFIX + place.theirs + end: x for end, x in ends if x is not None}
+            r = len(parts[0])
+            alpha = some.scale * (r**0.5 if some.rslora else r)
+            ranks[place.theirs] = r, float(f"{alpha:.12g}")
+    parameters = dict(model.named_parameters())
+    trained = {n for n, p in parameters.items() if p.requires_grad and ".adapters." not in n}
+    saved: dict[str, Tensor] = {}
     for move in all_moves(model, binding):
         if trained.intersection(move.ours):
-            for name, tensor in named(move, [parameters[n].detach() for n in move.ours]):
-                tensors[PREFIX + name] = tensor
-                saved.add(name.rpartition(".")[0])
+            saved |= named(move, [parameters[n].detach() for n in move.ours])
+    tensors |= {PREFIX + theirs: tensor for theirs, tensor in saved.items()}
     (r, alpha), _ = Counter(ranks.values()).most_common(1)[0]
     other = {theirs: pair for theirs, pair in ranks.items() if pair != (r, alpha)}
     architecture = "" if binding is None else binding.architecture
@@ -182,7 +177,7 @@ def write_adapter(
         "target_modules": shorten(ranks, [p.theirs for p in places if p.theirs not in ranks]),
         "rank_pattern": {theirs: r for theirs, (r, _) in other.items()},
         "alpha_pattern": {theirs: alpha for theirs, (_, alpha) in other.items()},
-        "modules_to_save": sorted(saved) or None,
+        "modules_to_save": sorted({theirs.rpartition(".")[0] for theirs in saved}) or None,
     }
     origin = json.dumps({**base._asdict(), "linears": list(held)})
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
@@ -193,28 +188,17 @@ def write_adapter(
         write_whole(folder / name, text.encode())
 
 
-def join_parts(place: Place, parts: list[LowRank | None], model: Model) -> dict[str, Tensor]:
+def join_parts(maps: list[nn.Linear], lows: list[Any]) -> Parts:
     """The adapters of a place as one: A under each other, B as blocks, maps without one as zero."""
-    there = [low for low in parts if low is not None]
-    if len(parts) == 1:
-        tensors: dict[str, Tensor] = {A: there[0].a, B: there[0].b}
-    else:
-        sizes = [linear_at(model, path).out_features for path in place.ours]
-        blocks, at = [], 0
-        for low, size in zip(parts, sizes, strict=True):
-            block = there[0].b.new_zeros(size, sum(len(low.a) for low in there))
-            if low is not None:
-                block[:, at : at + len(low.a)] = low.b.detach()
-                at += len(low.a)
-            blocks.append(block)
-        tensors = {A: torch.cat([low.a for low in there]), B: torch.cat(blocks)}
+    pairs = list(zip(maps, lows, strict=True))
+    blocks = [m.weight.new_zeros(m.out_features, 0) if low is None else low.b for m, low in pairs]
+    there, lengths = [low for low in lows if low is not None], None
     if there[0].magnitude is not None:
-        rows = [torch.linalg.norm(linear_at(model, path).weight, dim=1) for path in place.ours]
-        for number, low in enumerate(parts):
-            if low is not None and low.magnitude is not None:
-                rows[number] = low.magnitude
-        tensors[MAGNITUDE] = torch.cat(rows)
-    return tensors
+        norms = [torch.linalg.norm(linear.weight, dim=1) for linear in maps]
+        lengths = torch.cat(
+            [n if low is None else low.magnitude for n, low in zip(norms, lows, strict=True)]
+        )
+    return torch.cat([low.a for low in there]), torch.block_diag(*blocks), lengths
 
 
 def shorten(chosen: dict[str, Any], others: list[str]) -> list[str]:
@@ -250,11 +234,10 @@ def read_adapter(folder: Path) -> AdapterFolder:
         expected = f"{CONFIG} and {WEIGHTS}, as PEFT and `--lora` write them"
         raise DataError(f"opening the adapter {folder}", f"no {CONFIG}", expected)
     config, doing = read_json(folder / CONFIG), f"opening the adapter {folder}"
-    wrong = [key for key in UNKNOWN if config.get(key)]
-    wrong += ["peft_type"] if config.get("peft_type") != "LORA" else []
-    wrong += ["bias"] if config.get("bias", "none") != "none" else []
-    start = config.get("init_lora_weights")  # these change the weights of the base
-    wrong += ["init_lora_weights"] if re.match("pissa|olora|corda|loftq", str(start)) else []
+    known = {"peft_type": "LORA", "bias": "none", **dict.fromkeys(UNKNOWN)}
+    wrong = [key for key, value in known.items() if (config.get(key) or value) != value]
+    if re.match("pissa|olora|corda|loftq", str(config.get("init_lora_weights"))):
+        wrong.append("init_lora_weights")  # these change the weights of the base
     if wrong:
         fault = ", ".join(f"{key} = {config.get(key)!r}" for key in wrong)
         raise DataError(doing, fault, "LoRA, rsLoRA or DoRA", "merge it into its base with PEFT")
@@ -347,11 +330,11 @@ def put_adapter(
     for place in places_of(model, binding):
         key = PREFIX + place.theirs
         if key + A in rest and key + B in rest and place.ours != [HEAD]:
-            a, b, magnitude = rest.pop(key + A), rest.pop(key + B), rest.pop(key + MAGNITUDE, None)
+            whole = rest.pop(key + A), rest.pop(key + B), rest.pop(key + MAGNITUDE, None)
             attached = [p for p in place.ours if origin is None or p in origin["linears"]]
-            how = scale_of(config, place.theirs, len(a)), dropout, rslora
-            parts = split_parts(place, attached, (a, b, magnitude), origin is not None)
-            lows |= {path: LowRank(*part, *how) for path, part in parts.items()}
+            how = scale_of(config, place.theirs, len(whole[0])), dropout, rslora
+            split = split_parts(place, attached, whole, origin is not None)
+            lows |= {p: LowRank(parts, *how) for p, parts in zip(attached, split, strict=True)}
     parameters = dict(model.named_parameters(remove_duplicate=False))
     trained = dict[str, Tensor]()
     for move in all_moves(model, binding):
@@ -361,18 +344,13 @@ def put_adapter(
     if rest or not lows:
         fault = f"an adapter of {own} with {', '.join(sorted(rest)[:5]) or 'no tensors'}"
         raise DataError(doing, fault, f"maps that {base} has", fix)
-    for path, low in lows.items():
-        linear = linear_at(model, path)
-        if (low.a.shape[1], len(low.b)) != (linear.in_features, linear.out_features):
-            fault = f"an adapter of {own} for {low.a.shape[1]} → {len(low.b)} features at {path}"
-            expected = f"{linear.in_features} → {linear.out_features}, as {base} has"
-            raise DataError(doing, fault, expected, fix)
-        low.to(linear.weight)
-    for path, tensor in trained.items():
-        if tensor.shape != parameters[path].shape:
-            fault = f"an adapter of {own} with {path} of shape {tuple(tensor.shape)}"
-            raise DataError(doing, fault, f"{tuple(parameters[path].shape)}, as {base} has", fix)
-    put_on(model, lows, name)
+    held = {p: (low.b[:, :1] @ low.a[:1], parameters[f"{p}.weight"]) for p, low in lows.items()}
+    held |= {path: (tensor, parameters[path]) for path, tensor in trained.items()}
+    for path, (tensor, parameter) in held.items():
+        if tensor.shape != parameter.shape:
+            fault = f"an adapter of {own} for {path} of shape {tuple(tensor.shape)}"
+            raise DataError(doing, fault, f"{tuple(parameter.shape)}, as {base} has", fix)
+    put_on(model, {path: low.to(held[path][1]) for path, low in lows.items()}, name)
     for path, tensor in trained.items():
         with torch.no_grad():
             parameters[path].copy_(tensor)
@@ -387,21 +365,17 @@ def scale_of(config: dict[str, Any], theirs: str, r: int) -> float:
     return float(alpha / (r**0.5 if config.get("use_rslora") else r))
 
 
-def split_parts(
-    place: Place, attached: list[str], tensors: Parts, blocks: bool
-) -> dict[str, Parts]:
-    """A, B and magnitude of each map of a place: its rows of B, or its block where we wrote it."""
-    a, b, magnitude = tensors
-    parts, many, at = {}, len(place.ours), 0
-    shared = a.chunk(len(attached)) if blocks else [a] * len(attached)
-    for path, own in zip(attached, shared, strict=True):
-        row = place.ours.index(path)
-        block = b.chunk(many)[row]
-        block = block[:, at : at + len(own)] if blocks else block
-        at += len(own)
+def split_parts(place: Place, attached: list[str], parts: Parts, blocks: bool) -> list[Parts]:
+    """Those of each map of a place: its rows of B, or its block where we wrote them."""
+    (a, b, magnitude), split = parts, []
+    for number, path in enumerate(attached):
+        row, many = place.ours.index(path), len(place.ours)
+        own, block = a, b.chunk(many)[row]
+        if blocks:
+            own, block = a.chunk(len(attached))[number], block.chunk(len(attached), 1)[number]
         rows = None if magnitude is None else magnitude.chunk(many)[row].clone()
-        parts[path] = own.clone(), block.clone(), rows
-    return parts
+        split.append((own.clone(), block.clone(), rows))
+    return split
 
 
 # Into the weights ---------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ names, so that checkpoints, taps and tables see the model that they know.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -22,8 +23,12 @@ from regard.model.precision import PackedLinear, PackedProduct, join
 from regard.train.config import LoRA
 from regard.train.cpu import OneDNNLinear
 
+ONEDNN = torch.backends.mkldnn.is_available()
 HEAD = "head.out"
 """Its scores are computed in chunks, and for a few words only, from its weight: no adapter."""
+
+
+Parts = tuple[Tensor, Tensor, Tensor | None]  # A (r, K), B (N, r), magnitude (N,)
 
 
 class LowRank(nn.Module):
@@ -31,18 +36,10 @@ class LowRank(nn.Module):
 
     magnitude: nn.Parameter | None
 
-    def __init__(
-        self,
-        a: Tensor,
-        b: Tensor,
-        magnitude: Tensor | None,
-        scale: float,
-        dropout: float,
-        rslora: bool,
-    ) -> None:
+    def __init__(self, parts: Parts, scale: float, dropout: float, rslora: bool) -> None:
         super().__init__()
-        self.a, self.b = nn.Parameter(a), nn.Parameter(b)  # (r, K), (N, r)
-        self.magnitude = None if magnitude is None else nn.Parameter(magnitude)  # (N,)
+        self.a, self.b = nn.Parameter(parts[0]), nn.Parameter(parts[1])
+        self.magnitude = None if parts[2] is None else nn.Parameter(parts[2])
         self.scale, self.dropout, self.share = scale, dropout, 1.0
         self.rslora = rslora  # so is the scale: only whoever writes the adapter must know
 
@@ -87,29 +84,27 @@ class LoRALinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N)."""
         out = base = self.plain(x)
-        for adapter in self.low_ranks():
-            if adapter.share:
-                out = adapter.add(x, out, base, self)
+        for low in lows_of(self).values():
+            out = low.add(x, out, base, self) if low.share else out
         return out
 
     def plain(self, x: Tensor) -> Tensor:
         """The map without adapters."""
         if self.packed is not None:
             return self.packed.product(x)
-        fast = self.training and torch.backends.mkldnn.is_available()
-        return (OneDNNLinear.product if fast else F.linear)(x, self.weight, self.bias)
-
-    def low_ranks(self) -> Iterator[LowRank]:
-        """Its adapters, in the order in which they were put on."""
-        for adapter in self.adapters.values():
-            assert isinstance(adapter, LowRank)
-            yield adapter
+        product = OneDNNLinear.product if self.training and ONEDNN else F.linear
+        return product(x, self.weight, self.bias)
 
     @torch.no_grad()
     def merged(self) -> Tensor:
         """The weight with all adapters in it, each by its share."""
-        deltas = (adapter.delta(self.weight) for adapter in self.low_ranks() if adapter.share)
+        deltas = (low.delta(self.weight) for low in lows_of(self).values() if low.share)
         return sum(deltas, self.weight.float()).to(self.weight.dtype)
+
+
+def lows_of(linear: LoRALinear) -> dict[str, LowRank]:
+    """The adapters of a map, in the order in which they were put on."""
+    return cast(dict[str, LowRank], linear.adapters._modules)
 
 
 def adapted(model: nn.Module) -> dict[str, LoRALinear]:
@@ -127,37 +122,29 @@ def attach(model: nn.Module, config: LoRA, name: str = "default", seed: int = 0)
     chosen = {n: m for n, m in linears.items() if any(fnmatchcase(n, p) for p in patterns)}
     for pattern in patterns:
         if not any(fnmatchcase(n, pattern) for n in chosen):
-            there = sorted(
-                {".".join("*" if w.isdigit() else w for w in n.split(".")) for n in linears}
-            )
-            fix = f"there are {', '.join(there)}" if there else "a Transformer has some"
-            fix = did_you_mean(pattern, there, 1) or fix
+            there = sorted({re.sub(r"\.\d+\.", ".*.", n) for n in linears})
+            fix = did_you_mean(pattern, there, 1, f"there are {', '.join(there)}")
             raise UsageError("attaching LoRA", f"no linear map named {pattern!r}", "one", fix)
     for path, linear in chosen.items():
-        sizes, r = (linear.out_features, linear.in_features), config.r
-        if r > min(sizes):
-            fault = f"r = {r} for {path}, which is {sizes[0]} × {sizes[1]}"
+        sizes = linear.out_features, linear.in_features
+        if config.r > min(sizes):
+            fault = f"r = {config.r} for {path}, which is {sizes[0]} × {sizes[1]}"
             raise UsageError("attaching LoRA", fault, f"r of at most {min(sizes)}")
-        if config.dora and linear.weight.numel() == 0:
-            fault = f"{path} without its float weights"
-            raise UsageError("attaching LoRA", fault, "a model that keeps them, for DoRA")
     draw, lows = torch.Generator().manual_seed(seed), dict[str, LowRank]()
     for path, linear in chosen.items():
         like = linear.weight.detach()
         a = torch.rand(config.r, linear.in_features, generator=draw) * 2 - 1
         a *= linear.in_features**-0.5  # as nn.Linear draws its own
-        rows = torch.linalg.norm(like, dim=1) if config.dora else None
-        zeros = like.new_zeros(linear.out_features, config.r)
-        how = config.scale, config.dropout, config.rslora
-        lows[path] = LowRank(a.to(like), zeros, rows, *how)
+        lengths = torch.linalg.norm(like, dim=1) if config.dora else None
+        parts = a.to(like), like.new_zeros(linear.out_features, config.r), lengths
+        lows[path] = LowRank(parts, config.scale, config.dropout, config.rslora)
     put_on(model, lows, name)
 
 
 def put_on(model: nn.Module, lows: Mapping[str, LowRank], name: str) -> None:
     """Put an adapter on a model, given its part for each map; it is on, others are off."""
     if name in shares(model) or not name or "." in name:
-        fault = f"the name {name!r}" + (" twice" if name in shares(model) else "")
-        raise UsageError("attaching an adapter", fault, "a new name without a dot")
+        raise UsageError("attaching an adapter", f"the name {name!r}", "a new one without a dot")
     packed = any(isinstance(m, PackedLinear) for m in model.modules())
     model.requires_grad_(False)
     for path, low in lows.items():
@@ -208,12 +195,8 @@ def merge(model: nn.Module) -> None:
 
 def shares(model: nn.Module) -> dict[str, float]:
     """The adapters of a model and the share that each has in its answers; 0 is off."""
-    linears = adapted(model).values()
-    return {
-        name: low.share
-        for m in linears
-        for name, low in zip(m.adapters, m.low_ranks(), strict=True)
-    }
+    lows = [named for linear in adapted(model).values() for named in lows_of(linear).items()]
+    return {name: low.share for name, low in lows}
 
 
 def switch(model: nn.Module, mix: str | Mapping[str, float] | None) -> None:
@@ -222,7 +205,7 @@ def switch(model: nn.Module, mix: str | Mapping[str, float] | None) -> None:
     for name in mix:
         check_known(name, shares(model), "switching adapters")
     for linear in adapted(model).values():
-        for name, low in zip(linear.adapters, linear.low_ranks(), strict=True):
+        for name, low in lows_of(linear).items():
             low.share = float(mix.get(name, 0.0))
 
 
@@ -242,7 +225,7 @@ def adapter_parameters(model: nn.Module, name: str | None = None) -> dict[str, n
     return {
         f"{path}.adapters.{held}.{leaf}": parameter
         for path, linear in adapted(model).items()
-        for held, low in linear.adapters.items()
+        for held, low in lows_of(linear).items()
         if name in (None, held)
         for leaf, parameter in low.named_parameters()
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tests.golden.inputs import OFTEN, SMALL
+from tests.golden.inputs import ADAPT, OFTEN, SMALL
 
 CLOSE = 1e-4  # floats may differ by this share of their size
 TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
@@ -146,6 +146,18 @@ CASES = [
     Case("replay-nowhere", "replay {tmp}/nowhere"),
     Case("verify-bad-kind", "verify resume --kind waltz"),
     Case("verify-bad-promise", "verify speed"),
+    # Adapting -----------------------------------------------------------------------------------
+    Case(
+        "train-lora",
+        f"train lm {{text}} --init {{run}} --lora r=2,dora --out {{out}} {ADAPT}",
+        tolerance=TRAINED,
+    ),
+    Case("train-lora-no-init", "train lm {text} --lora r=2 --out {out}"),
+    Case("train-lora-wide", f"train lm {{text}} --init {{run}} --lora r=99 --out {{out}} {ADAPT}"),
+    Case("train-lora-unknown", "train lm {text} --init {run} --lora rank=2 --out {out}"),
+    Case("tune-merge", "tune merge {adapter} --out {out}", ignore=("drift",), tolerance=TRAINED),
+    Case("tune-merge-no-adapter", "tune merge {run} --out {out}"),
+    Case("generate-adapter", "generate {adapter} 'the cat' --max-new 3", tolerance=TRAINED),
     # Before attention: training -------------------------------------------------------------------
     Case("train-ngram", "train ngram {text} --out {out} --order 3 --valid {test}"),
     Case("train-ngram-bad-smoothing", "train ngram {text} --out {out} --smoothing butter"),

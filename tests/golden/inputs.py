@@ -41,6 +41,7 @@ INDIRECT_OBJECTS = (  # with every word of the prompts that `ioi` makes
 
 SMALL = "--dim 16 --depth 1 --heads 2 --length 16 --batch-tokens 64 --warm-up 2 --device cpu"
 OFTEN = "--steps 6 --eval-every 3 --save-every 3 --log-every 1 --vocab 270"
+ADAPT = "--steps 6 --save-every 3 --log-every 1 --length 16 --batch-tokens 64 --device cpu"
 TOKENIZERS = {
     "gpt2": "--size 320 --specials pad,eos",
     "bert": "--kind wordpiece --size 200 --specials pad,unk,cls,sep,mask --wrap cls-sep",
@@ -56,6 +57,7 @@ TRAINED = {
     "bayes": "train bayes {pairs}",
     "ibm1": "train ibm1 {pairs}",
     "run": f"train lm {{text}} {SMALL} {OFTEN}",
+    "adapter": f"train lm {{text}} --init {{run}} --lora r=2 {ADAPT}",
 }
 """Inputs that regard makes itself; each command gets `--out` and the input's place."""
 

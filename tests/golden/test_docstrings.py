@@ -45,6 +45,7 @@ OTHERS = {  # where a command needs another one
     "look explain": {"folder": "names"},
     "train shortlist": {"folder": "t5"},
     "train memory": {"folder": "t5"},
+    "tune merge": {"run": "adapter"},
     "info": {"gpt2": None},
     "plan": {"gpt2": None},
 }

@@ -10,6 +10,7 @@ import torch
 import regard
 from regard.errors import UsageError
 from regard.model.batch import Batch
+from regard.model.model import Model
 from regard.model.precision import set_precision
 from regard.train.config import LoRA
 from regard.tune import lora
@@ -105,7 +106,7 @@ def test_full_rank_fits_any_change():
     lora.attach(model, LoRA(r=5, alpha=5, targets=("0",)))
     target = linear.weight.detach() + torch.randn(5, 6)
     low = linear.adapters["default"]
-    optimizer = torch.optim.LBFGS(low.parameters(), max_iter=500, line_search_fn="strong_wolfe")
+    optimizer = torch.optim.LBFGS(low.parameters(), max_iter=200, line_search_fn="strong_wolfe")
 
     def closure():
         optimizer.zero_grad()
@@ -173,6 +174,20 @@ def test_adapter_on_a_packed_base(model, batch, config):
         lora.merge(model)
     lora.detach(model)
     assert torch.equal(model(batch), before) and model.decoder.blocks[0].attn.joint is not None
+
+
+@pytest.mark.parametrize("config", VARIANTS[::2], ids=str)
+def test_a_step_is_one_graph(model, batch, config):
+    """`--compile` records a step as one graph, also while adapters are switched."""
+    lora.attach(model, config)
+    draw_weights(model)
+    run = torch.compile(Model.hidden, fullgraph=True, backend="eager")
+    model.train()
+    with torch.autocast("cpu", torch.bfloat16):
+        on, plain = run(model, batch, None), Model.hidden(model, batch, None)
+        with lora.adapters_off(model):
+            off = run(model, batch, None)
+    assert torch.allclose(on, plain, atol=1e-2) and not torch.allclose(off, on, atol=1e-1)
 
 
 def digest(model):
