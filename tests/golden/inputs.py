@@ -124,7 +124,22 @@ def texts() -> dict[str, tuple[str, str]]:
         "river": ("river.txt", lines(["the cat sat on the mat", "the old cat sees the dog"])),
         "money": ("money.txt", lines(["the red cat is fine", "a cat likes the king"])),
         "receipt_bad": ("receipt_bad.json", "{}"),
+        "answers": ("answers.jsonl", answers(dice)),
     }
+
+
+def answers(dice: random.Random) -> str:
+    """Prompts with an answer, and with a better and a worse one."""
+    words = [dice.sample(WORDS, k=4) for _ in range(20)]
+    named = (
+        dict(zip(("prompt", "answer", "chosen", "rejected"), row, strict=True)) for row in words
+    )
+    return lines(map(json.dumps, named))
+
+
+def count_letters(texts, prompts) -> list[int]:
+    """A reward."""
+    return [len(text) for text in texts]
 
 
 def lines(rows) -> str:
