@@ -35,13 +35,15 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.train import replay, verify
     from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
-    from regard.tune.config import PolicyConfig, PreferenceConfig
+    from regard.tune import predict
+    from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DataConfig",
     "Extracted",
+    "HeadTuning",
     "Kit",
     "LoRA",
     "PolicyConfig",
@@ -78,6 +80,7 @@ __all__ = [
     "other_rows",
     "patch",
     "plan",
+    "predict",
     "replay",
     "resample",
     "resample_from",

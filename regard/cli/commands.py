@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import regard
 
 PANELS = {
-    "Use": ("generate", "translate", "score", "fill", "embed"),
+    "Use": ("generate", "translate", "score", "fill", "embed", "predict"),
     "Make": ("train", "tune", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),
@@ -26,12 +26,12 @@ PANELS = {
 GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist "
     "memory",
+    "tune": "classify tag regress sft reward dpo ppo grpo merge",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
-    "evaluate": "lm translate winograd ioi analogies similarity",
+    "evaluate": "lm translate classify tag regress winograd ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
-    "tune": "sft reward dpo ppo grpo merge",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""

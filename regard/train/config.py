@@ -132,8 +132,8 @@ class TrainConfig(Config):
     """Checkpoints kept, beside the best."""
     log_every: Count = 10
     """Steps between lines of metrics.jsonl."""
-    metric: Literal["loss", "bleu"] = "loss"
-    """What the best validation, and stopping early, go by; BLEU of greedy translations: seq2seq."""
+    metric: Literal["loss", "bleu", "accuracy", "macro_f1"] = "loss"
+    """What the best validation, and stopping early, go by: seq2seq has bleu, `tune` the others."""
     patience: Natural = 0
     """Stop after this many validations without a better one; 0 never stops early."""
     workers: Annotated[int, Bound(0, 256, "a whole number from 0 to 256")] = 1

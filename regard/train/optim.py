@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,21 +17,27 @@ from regard.train.config import TrainConfig
 from regard.train.distributed import whole
 
 
-def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, config: TrainConfig, rates: Mapping[str, float] | None = None
+) -> torch.optim.Optimizer:
     """Fused AdamW (Loshchilov and Hutter 2019), or Muon for the matrices of the blocks.
 
-    Norms, biases and embeddings are not decayed.
+    Norms, biases and embeddings are not decayed. `rates` are factors on the learning rate by the
+    name of a parameter; each group holds its own as `rate`.
     """
     matrices, decayed, plain = group_parameters(model, config)
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups: list[dict[str, Any]] = []
+    for some, decay in ((decayed, config.weight_decay), (plain, 0.0)):
+        alike: dict[float, list[nn.Parameter]] = defaultdict(list)
+        for parameter in some:
+            alike[(rates or {}).get(names[id(parameter)], 1.0)].append(parameter)
+        groups += [{"params": p, "weight_decay": decay, "rate": r} for r, p in alike.items()]
     how: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2)}
     how |= {"eps": config.eps, "fused": True}
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, **how)
-    return Muon(matrices, config.weight_decay, [g for g in groups if g["params"]], **how)
+    return Muon(matrices, config.weight_decay, groups, **how)
 
 
 def group_parameters(model: nn.Module, config: TrainConfig) -> list[list[nn.Parameter]]:

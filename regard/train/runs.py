@@ -28,8 +28,8 @@ from regard.files import FULL, LOCK, file_hash, hold, is_taken
 from regard.heap import free_memory
 from regard.kit import Kit
 from regard.loading import load_kit
-from regard.model.config import CELLS, ModelConfig
-from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
+from regard.model.config import CELLS, ModelConfig, TextConfig
+from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor, table_size
 from regard.model.model import empty_model
 from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind
@@ -277,7 +277,7 @@ def make_kit(plan: RunPlan, data: RunData, say: Callable[[str], None]) -> Kit:
     with_dropout(kit.model, plan.train.dropout).to(plan.device)
     count = sum(p.numel() for p in kit.model.parameters())
     trained = sum(p.numel() for p in kit.model.parameters() if p.requires_grad)
-    share = f", {human_count(trained)} of them trained ({trained / count:.2%})"
+    share = f", {human_count(trained)} of them trained ({100 * trained / count:.3g} %)"
     named = "regard's own" if kit.binding is None else kit.binding.architecture
     whole = f"model: {named}, {human_count(count)} parameters"
     say(f"{whole}{share if trained < count else ''}, on {plan.device}")
@@ -462,10 +462,13 @@ def peak_memory(
     The optimizer's `means` are there all the time; the `matrices` of one shape Muon moves together.
     """
     train, size = plan.train, plan.world.size
-    rows = -(-max(train.batch_tokens // train.length, 1) // size)
-    memory = count_memory(config, RunShape(rows, train.length, train.length, ITEM), train=True)
+    rows = getattr(plan.own, "rows", None) or max(train.batch_tokens // train.length, 1)
+    rows, length = -(-rows // size), train.length
+    if isinstance(config.front, TextConfig) and config.front.position == "learned":
+        length = min(length, table_size(config.front))
+    memory = count_memory(config, RunShape(rows, length, length, ITEM), train=True)
     # The loop scores in chunks: of the logits only one chunk is ever there.
-    labels, vocab = rows * train.length, config.head.size or 0
+    labels, vocab = rows * length, config.head.size or 0
     spared = 3 * (labels - chunk_rows(labels, max(vocab, 1), plan.device)) * vocab * ITEM
     share = size if train.shard else 1
     begins = (memory.weights + means) // share + sum(memory.parts.values()) - spared

@@ -6,7 +6,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -91,6 +91,8 @@ class TrainJob:
     loss: Callable[..., Loss] = token_loss
     """The objective: `loss(model, batch, labels, smoothing, compiled, fp8, past, r_drop)`, and
     `extra=` where the examples have any. The sum is divided by the examples' `tokens`."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Factors on the learning rate, by name of a parameter; AdamW's only."""
     identity: dict[str, Any] = field(default_factory=dict)
     """What a resumed run must share: shapes, data, tokenizer."""
     report: Callable[[dict[str, Any]], None] = lambda line: None
@@ -200,7 +202,7 @@ class Trainer:
         self.objective = Objective(job.model, job.loss)
         # Sharding replaces the parameters, so it comes before what holds them.
         self.loss = spread(self.objective, self.world, config.shard)
-        self.optimizer = build_optimizer(job.model, config)
+        self.optimizer = build_optimizer(job.model, config, job.rates)
         self.rate = build_schedule(config.schedule, config.warm_up, config.steps, config.floor)
         self.mean = Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
@@ -245,7 +247,7 @@ class Trainer:
             )
         rate = config.lr * rule(coming)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("rate", 1.0)
         sums = {name: torch.zeros((), device=self.device) for name in ("loss", "nll")}
         for number, examples in enumerate(micro, 1):
             batch, labels, extra = self.on_device(examples)

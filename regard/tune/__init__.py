@@ -1,39 +1,139 @@
-"""Adapt a trained model: answers, preferences, rewards, LoRA adapters."""
+"""Adapt a trained model to a task of one's own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.train.config import DataConfig, LoRA, TrainConfig
-from regard.train.results import DryRun, Run, RunSettings
-from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
-from regard.tune.results import Merged
-from regard.verbs import FLAT, Files, Flag, ModelLike, takes, verb
+from regard.train import TRAINING, Toml, Trained, Training
+from regard.train.config import BelowOne, DataConfig, LoRA, TrainConfig
+from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
+from regard.tune.results import Merged, Prediction
+from regard.verbs import FLAT, File, Files, ModelLike, Precision, takes, verb
 
-Tuned = Run | DryRun | RunSettings
-"""A run; with `dry_run` what it would take, with `print_config` its settings."""
-Training = Annotated[TrainConfig, FLAT]
-Preference = Annotated[PreferenceConfig, FLAT]
-Policy = Annotated[PolicyConfig, FLAT]
-TRAINING, PREFERENCE, POLICY = TrainConfig(), PreferenceConfig(), PolicyConfig()
-Toml = Annotated[str | Path | None, Flag("--config")]
+HEAD, PREFERENCE, POLICY = HeadTuning(), PreferenceConfig(), PolicyConfig()
+
+
+@verb
+def classify(
+    files: Files | None = None,
+    *,
+    model: File | None = None,
+    dev: Files | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    head: Annotated[HeadTuning, FLAT] = HEAD,
+    config: Training = TRAINING,
+    holdout: BelowOne | None = None,
+    lora: LoRA | str | None = None,
+    toml: Toml = None,
+    print_config: bool = False,
+    dry_run: bool = False,
+) -> Trained:
+    """Teach a model the classes of texts.
+
+    The folder `final` opens in transformers as the family's ForSequenceClassification, where the
+    family has one and no other head is asked for.
+
+    Args:
+        files: CSV, TSV or JSONL with columns text and label; TSV may be text TAB label alone.
+        model: the model to begin with, any encoder or decoder: a folder or a name.
+        dev: files of the same form to validate on; the best epoch there is final.
+        out: the run's folder, new or empty (runs/classify-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        head: the output head, what of the model is frozen, columns, weights of classes.
+        config: how to train: learning rate, steps, checkpoints.
+        holdout: share of the texts to validate on without `dev`, drawn at random (0.1).
+        lora: train a low-rank adapter and the head, not the model: r=8,targets=*.attn.q …
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.tune.classify("reviews.tsv", model="folder", out="run").best_valid
+        $ regard tune classify reviews.tsv --model folder --dev dev.tsv --out run
+        $ regard tune classify mails.csv --model folder --text body --label topic --out run
+        $ regard tune classify reviews.tsv --model folder --body none --weights balanced --out run
+    """
+    return _tune("classify", **locals())
+
+
+@verb
+@takes(classify)
+def tag(*args: Any, **named: Any) -> Trained:
+    """Teach a model the tags of words: parts of speech, names.
+
+    The first token of each word carries its tag.
+
+    Args:
+        files: CoNLL files with a word on each line, or JSONL with lists tokens and tags.
+        model: the model to begin with, any encoder or decoder: a folder or a name.
+        dev: files of the same form to validate on; the best epoch there is final.
+        out: the run's folder, new or empty (runs/tag-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        head: the output head, what of the model is frozen, the column of the tags.
+        config: how to train: learning rate, steps, checkpoints.
+        holdout: share of the sentences to validate on without `dev`, drawn at random (0.1).
+        lora: train a low-rank adapter and the head, not the model: r=8,targets=*.attn.q …
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.tune.tag("train.conllu", model="folder", out="run").best_valid
+        $ regard tune tag train.conllu --model folder --dev dev.conllu --out run
+        $ regard tune tag names.conll --model folder --out run --lora r=8
+        $ regard tune tag train.jsonl --model folder --freeze front --out run --epochs 5
+    """
+    return _tune("tag", *args, **named)
+
+
+@verb
+@takes(classify)
+def regress(*args: Any, **named: Any) -> Trained:
+    """Teach a model a number of each text: a grade, a similarity, a price.
+
+    Numbers are standardised; config.json keeps their mean and spread.
+
+    Args:
+        files: CSV, TSV or JSONL with columns text and label; TSV may be text TAB number alone.
+        model: the model to begin with, any encoder or decoder: a folder or a name.
+        dev: files of the same form to validate on; the best epoch there is final.
+        out: the run's folder, new or empty (runs/regress-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        head: the output head, what of the model is frozen, columns.
+        config: how to train: learning rate, steps, checkpoints.
+        holdout: share of the texts to validate on without `dev`, drawn at random (0.1).
+        lora: train a low-rank adapter and the head, not the model: r=8,targets=*.attn.q …
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.tune.regress("grades.tsv", model="folder", out="run").best_valid
+        $ regard tune regress grades.tsv --model folder --dev dev.tsv --out run
+        $ regard tune regress prices.csv --model folder --label price --out run
+        $ regard tune regress grades.jsonl --model folder --take mean --replace 1 --out run
+    """
+    return _tune("regress", *args, **named)
 
 
 @verb
 def sft(
     files: Files | None = None,
     *,
-    model: ModelLike | None = None,
+    model: File | None = None,
     dev: Files | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     config: Training = TRAINING,
+    holdout: BelowOne | None = None,
     lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
-) -> Tuned:
+) -> Trained:
     """Teach a decoder to answer, by prompts with answers (supervised fine-tuning).
 
     JSONL, CSV or TSV with prompt and answer, with instruction, input and output, or with messages:
@@ -47,6 +147,7 @@ def sft(
         out: the run's folder, new or empty (runs/sft-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
+        holdout: share of the prompts that is held out without `dev`.
         lora: train a low-rank adapter of the model: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
@@ -63,7 +164,7 @@ def sft(
 
 @verb
 @takes(sft)
-def reward(*args: Any, **named: Any) -> Tuned:
+def reward(*args: Any, **named: Any) -> Trained:
     """Teach a model to score answers, by pairs or rankings (Bradley–Terry).
 
     JSONL with prompt, chosen and rejected, or with prompt and answers, a list with the best first.
@@ -75,6 +176,7 @@ def reward(*args: Any, **named: Any) -> Tuned:
         out: the run's folder, new or empty (runs/reward-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
+        holdout: share of the prompts that is held out without `dev`.
         lora: train a low-rank adapter of the model: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
@@ -94,17 +196,18 @@ def reward(*args: Any, **named: Any) -> Tuned:
 def dpo(
     files: Files | None = None,
     *,
-    model: ModelLike | None = None,
+    model: File | None = None,
     dev: Files | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     config: Training = TRAINING,
-    preference: Preference = PREFERENCE,
+    holdout: BelowOne | None = None,
+    preference: Annotated[PreferenceConfig, FLAT] = PREFERENCE,
     lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
-) -> Tuned:
+) -> Trained:
     """Teach a decoder which of two answers is better, without a reward model (DPO, IPO, cDPO).
 
     What the model says at the start is what it is held to: its log-probabilities of all answers are
@@ -117,6 +220,7 @@ def dpo(
         out: the run's folder, new or empty (runs/dpo-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
+        holdout: share of the prompts that is held out without `dev`.
         lora: train a low-rank adapter of the model: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
@@ -136,17 +240,18 @@ def dpo(
 def ppo(
     files: Files | None = None,
     *,
-    model: ModelLike | None = None,
+    model: File | None = None,
     dev: Files | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     config: Training = TRAINING,
-    policy: Policy = POLICY,
+    holdout: BelowOne | None = None,
+    policy: Annotated[PolicyConfig, FLAT] = POLICY,
     lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
-) -> Tuned:
+) -> Trained:
     """Teach a decoder by rewards of its own answers (PPO, with a value head and GAE).
 
     The policy is the model with its adapter, which is held to the model without. The reward is a
@@ -160,6 +265,7 @@ def ppo(
         out: the run's folder, new or empty (runs/ppo-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
+        holdout: share of the prompts that is held out without `dev`.
         lora: the adapter (r=8): r=16,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
@@ -178,7 +284,7 @@ def ppo(
 
 @verb
 @takes(ppo)
-def grpo(*args: Any, **named: Any) -> Tuned:
+def grpo(*args: Any, **named: Any) -> Trained:
     """Teach a decoder by rewards of its own answers, several to each prompt (GRPO).
 
     As `tune ppo`, but an answer is compared to the others to its prompt, without a value head.
@@ -190,6 +296,7 @@ def grpo(*args: Any, **named: Any) -> Tuned:
         out: the run's folder, new or empty (runs/grpo-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
+        holdout: share of the prompts that is held out without `dev`.
         lora: the adapter (r=8): r=16,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
@@ -204,6 +311,50 @@ def grpo(*args: Any, **named: Any) -> Tuned:
         $ regard tune grpo --resume run
     """
     return _tune("grpo", *args, **named)
+
+
+def _tune(
+    name: str,
+    files: Any = None,
+    *,
+    model: Any = None,
+    dev: Any = None,
+    holdout: float | None = None,
+    config: TrainConfig = TRAINING,
+    **rest: Any,
+) -> Trained:
+    from regard.train.runs import train_files
+    from regard.tune import alignment, classification
+
+    kind = (classification.KINDS | alignment.KINDS)[name]
+    own = [rest.pop(key) for key in ("head", "preference", "policy") if key in rest]
+    asked = {"init": model, "valid": dev, "holdout": holdout}
+    data = DataConfig(**{name: value for name, value in asked.items() if value is not None})
+    return train_files(kind, files, configs=(config, *(own or [kind.config()]), data), **rest)
+
+
+@verb
+def predict(
+    model: ModelLike, file: File, *, text: str | None = None, precision: Precision = "auto"
+) -> Iterator[Prediction]:
+    """What a tuned model says of each text of a file: its class, its number, or its words' tags.
+
+    Args:
+        model: the folder `final` of `regard tune`, a classifier of transformers, or an opened Kit.
+        file: CSV, TSV or JSONL with a column of texts, or a text on each line; for tags CoNLL too.
+        text: the column of the texts (text, sentence).
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> list(regard.predict("run/final", "test.tsv"))[0].label
+        $ regard predict run/final test.tsv
+        $ regard predict run/final mails.csv --text body --json
+        $ regard predict run/final lines.txt --json > answers.jsonl
+    """
+    from regard.loading import open_kit
+    from regard.tune.prediction import predict_file
+
+    return predict_file(open_kit(model, precision), file, text)
 
 
 @verb
@@ -229,22 +380,3 @@ def merge(model: ModelLike, *, out: str | Path) -> Merged:
     check_new(Path(out), "merging an adapter")
     kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
     return merge_adapter(kit, Path(out))
-
-
-def _tune(
-    name: str,
-    files: Any = None,
-    model: Any = None,
-    dev: Any = None,
-    config: TrainConfig = TRAINING,
-    preference: PreferenceConfig = PREFERENCE,
-    policy: PolicyConfig = POLICY,
-    **rest: Any,
-) -> Tuned:
-    from regard.train.runs import train_files
-    from regard.tune.alignment import KINDS
-
-    said = {"init": model, "valid": dev}
-    data = DataConfig(**{key: value for key, value in said.items() if value is not None})
-    own = policy if name in ("ppo", "grpo") else preference if name == "dpo" else AnswerConfig()
-    return train_files(KINDS[name], files, configs=(config, own, data), **rest)

@@ -162,7 +162,7 @@ CASES = [
     *(
         Case(
             f"tune-{kind}",
-            f"tune {kind} {{answers}} --model {{run}} --out {{out}} --eval-every 3 --lr 1e-3 {ADAPT}",
+            f"tune {kind} {{answers}} --model {{run}} --out {{out}} {ADAPT} --eval-every 3 --lr .001",
             tolerance=TRAINED,
         )
         for kind in ("sft", "reward", "dpo")

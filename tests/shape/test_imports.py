@@ -35,6 +35,8 @@ tune/rollout
 tune/alignment
 train/runs
 train/reproduction
+tune/prediction
+tune/classification
 rules serve demonstrations
 mechanism __init__
 cli
