@@ -34,6 +34,7 @@ class Case(NamedTuple):
 
 
 ROUNDING = ("max_difference", "relative", "largest")
+JUDGED = "--eval-every 3 --lr 1e-3"
 DRAWN = "--reward tests.golden.inputs:count_letters --answers 8 --max-new 4 --best-of 2"
 LIMIT = ("memory_limit", "fits", "suggestion")
 MACHINE = ("optional", "memory", "disk_free", "devices", "regard", "native")
@@ -162,7 +163,7 @@ CASES = [
     *(
         Case(
             f"tune-{kind}",
-            f"tune {kind} {{answers}} --model {{run}} --out {{out}} {ADAPT} --eval-every 3 --lr .001",
+            f"tune {kind} {{answers}} --model {{run}} --out {{out}} {ADAPT} {JUDGED}",
             tolerance=TRAINED,
         )
         for kind in ("sft", "reward", "dpo")
