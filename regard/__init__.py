@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
     from regard.tune import predict
-    from regard.tune.config import HeadTuning
+    from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
 
 __version__ = "0.1.0"
 
@@ -46,6 +46,8 @@ __all__ = [
     "HeadTuning",
     "Kit",
     "LoRA",
+    "PolicyConfig",
+    "PreferenceConfig",
     "RegardError",
     "ShapeConfig",
     "Tap",

@@ -26,7 +26,7 @@ PANELS = {
 GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist "
     "memory",
-    "tune": "classify tag regress merge",
+    "tune": "classify tag regress sft reward dpo ppo grpo merge",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
     "evaluate": "lm translate classify tag regress winograd ioi analogies similarity",

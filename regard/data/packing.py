@@ -26,7 +26,8 @@ class Packed:
     """Documents packed best-fit in stretches of `look_ahead`; only those longer than a row split.
 
     Language modelling (inputs but the last, labels but the first of each document), or masked with
-    a `masker`. The pieces take 16 bytes a document, an epoch's plan 8 more and 8 a row.
+    a `masker`. Of a store with two sides, prompt and answer, the answers alone have labels. The
+    pieces take 16 bytes a document, an epoch's plan 8 more and 8 a row.
     """
 
     def __init__(
@@ -93,18 +94,23 @@ class Packed:
         """Inputs and labels of one piece."""
         if self.masker is None:
             ids = self.store.read(start, start + size + 1)
-            return ids[:-1], ids[1:]
+            labels = ids[1:]
+            if self.store.sides == 2:  # the prompt is read, not learnt
+                side = np.searchsorted(self.store.bounds, start + 1 + np.arange(size), "right")
+                labels = np.where(side % 2, IGNORED, labels)
+            return ids[:-1], labels
         ids = self.store.read(start, start + size)
         return self.masker(ids, np.arange(start, start + size), epoch)
 
 
 def cut(store: Store, length: int, after: int) -> tuple[Counts, Counts]:
     """(starts, sizes) of pieces; the last `after` tokens of a document are labels only."""
-    sizes = np.maximum(np.diff(store.bounds) - after, 0)
+    bounds = store.bounds[:: store.sides]
+    sizes = np.maximum(np.diff(bounds) - after, 0)
     pieces = -(-sizes // length)
     document = np.repeat(np.arange(len(sizes)), pieces)
     number = np.arange(len(document)) - np.repeat(pieces.cumsum() - pieces, pieces)
-    starts = store.bounds[document] + number * length
+    starts = bounds[document] + number * length
     return starts, np.minimum(sizes[document] - number * length, length)
 
 

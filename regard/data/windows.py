@@ -77,7 +77,8 @@ class Examples:
 class Source(Protocol):
     """What a loader reads: numbered batches in each epoch.
 
-    One whose batches differ in shape has an attribute `varying` that is true.
+    One whose batches differ in shape has an attribute `varying` that is true. One whose batches
+    come from the model has `tensors()` for a checkpoint and `restore(tensors)`.
     """
 
     def count(self, epoch: int) -> int:

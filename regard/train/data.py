@@ -13,7 +13,7 @@ from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 from regard.train.config import Config, DataConfig, TrainConfig
 from regard.train.distributed import World
-from regard.train.results import RunSettings
+from regard.train.results import Run, RunSettings
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -71,6 +71,14 @@ class RunKind:
     def save(self, kit: Kit, model: Model, folder: Path) -> None:
         """Write a checkpoint or `final`: a folder that `regard.load` opens."""
         replace(kit, model=model).save(folder)
+
+    def restore(self, model: Model, folder: Path) -> Model:
+        """The model of a checkpoint with what `save` wrote beside it."""
+        return model
+
+    def conclude(self, plan: RunPlan, data: RunData, kit: Kit, run: Run) -> Run:
+        """The result of a run that is over, with what is measured at its end."""
+        return run
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from regard.model.model import Model
 from regard.model.recurrent import model_class
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import KINDS, train_tokenizer
-from regard.train.config import ShapeConfig
+from regard.train.config import Config, ShapeConfig
 from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.frozen_encoder import borrow_encoder, fill_encoder, source_tokenizer
 from regard.train.results import RunSettings
@@ -54,7 +54,9 @@ JUDGED, JUDGED_ROWS = 500, 50  # validation pairs that BLEU is of, and that are 
 class TextKind(RunKind):
     """Learns from files of plain text or pairs, through a tokenizer and a token store."""
 
-    config = ShapeConfig
+    config: type[Config] = ShapeConfig
+    form: str | None = None
+    """The kind whose models it begins with; its own."""
     model: str
     """What a model to begin with must be."""
     roles: tuple[str, ...]
@@ -212,10 +214,11 @@ class TextKind(RunKind):
 
     def open_init(self, path: str, length: int) -> Kit:
         """The model of a folder, to be trained further; lists of its training words stay behind."""
-        kit, doing = load_kit(path, precision=None), f"beginning `train {self.name}` with {path}"
+        doing = f"beginning `{self.room} {self.name}` with {path}"
+        kit = load_kit(path, precision=None)
         config = kit.model.config
         kind = kind_of(config)
-        if kind != self.name:
+        if kind != (self.form or self.name):
             problem = "a model without scores for each token" if kind is None else WORD[kind].model
             if isinstance(config, RecurrentConfig):
                 problem = "a recurrent model"

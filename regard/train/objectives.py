@@ -7,7 +7,7 @@ of a batch into micro-batches gives the same gradient (#50).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +31,8 @@ class Loss(NamedTuple):
     """Negative log-likelihood in nats, without smoothing."""
     tokens: Tensor
     """Number of labelled positions."""
+    figures: Mapping[str, Tensor] = {}
+    """What else is to be reported: sums that are divided by the same number."""
 
 
 Compiling = Literal["no", "yes", "recorded"]
@@ -101,6 +103,15 @@ def token_loss(
         r_drop=r_drop,
     )
     return Loss(total / times, plain / times, (labels != IGNORE).sum())
+
+
+def token_logprobs(model: Model, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Log-probabilities (B, T) of the labels (B, T) from final vectors; 0 where there is none."""
+    kept = labels != IGNORE
+    assert model.head.out is not None
+    logits = model.head.out(model.head.prepare(hidden)[kept]).float()
+    right = logits.log_softmax(-1).gather(-1, labels[kept][:, None])[:, 0]
+    return torch.zeros(labels.shape, device=labels.device).masked_scatter(kept, right)
 
 
 def check_labels(labels: Tensor, vocab: int) -> None:

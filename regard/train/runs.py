@@ -177,7 +177,9 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
             clear_folder(plan.folder, monitor)
         raise
     if resume:
-        path = trainer.restore(lambda folder: load_kit(folder, precision=None).model)
+        path = trainer.restore(
+            lambda folder: plan.kind.restore(load_kit(folder, precision=None).model, folder)
+        )
         where = f"resuming from {path}, at step {trainer.state.step} of {plan.train.steps}"
         nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
         monitor.say(where if path is not None else nowhere)
@@ -324,7 +326,7 @@ def finish(
     taken = write_final(plan, kit, trainer, draft)
     shutil.rmtree(final, ignore_errors=True)
     os.replace(draft, final)
-    result = make_result(plan, trainer, final, taken)
+    result = plan.kind.conclude(plan, data, kit, make_result(plan, trainer, final, taken))
     config = {k: v for k, v in plan.settings.values.items() if v is not None}
     place = {"device": plan.device, "threads": torch.get_num_threads()}
     if plan.device == "cuda":

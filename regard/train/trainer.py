@@ -248,7 +248,7 @@ class Trainer:
         rate = config.lr * rule(coming)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
-        sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
+        sums = {name: torch.zeros((), device=self.device) for name in ("loss", "nll")}
         for number, examples in enumerate(micro, 1):
             batch, labels, extra = self.on_device(examples)
             # A compiler makes cases of their own of one row and of little work.
@@ -260,14 +260,16 @@ class Trainer:
                     loss = self.loss(batch, labels, *how, config.r_drop, **extra)
                 # Processes average their gradients; the sum over all of them is wanted.
                 self.scaler.scale(loss.sum * self.world.size / total).backward()
-            sums = sums[0] + loss.sum.detach(), sums[1] + loss.plain
+            for name, part in {"loss": loss.sum, "nll": loss.plain, **loss.figures}.items():
+                sums[name] = sums.get(name, 0) + part.detach()
         self.scaler.unscale_(self.optimizer)
-        value, plain, norm = self.read(sums, clip(self.model, config.clip), total)
+        means, norm = self.read(sums, clip(self.model, config.clip), total)
+        value = means["loss"]
         if not (math.isfinite(norm) and math.isfinite(value)):
             # A smaller scale may help fp16, whose scaler leaves this step out; below 1 it will not.
             if config.precision != "fp16" or self.scaler.get_scale() < 1:
                 self.fail(micro, value, norm)
-        choices = self.model.config.head.size or 1
+        choices = self.model.config.head.size or 1 if self.job.loss is token_loss else 1
         guessing = math.log(choices) if choices > 1 else math.inf
         if value > DIVERGED * guessing:
             raise RegardError(
@@ -283,7 +285,7 @@ class Trainer:
             self.mean.update(self.model)
         state.step += 1
         state.tokens += total
-        return {"loss": value, "nll": plain, "lr": rate, "norm": norm, "count": total}
+        return means | {"lr": rate, "norm": norm, "count": total}
 
     @property
     def over(self) -> bool:
@@ -293,18 +295,20 @@ class Trainer:
         return state.step >= self.config.steps or late or state.stopped
 
     def read(
-        self, sums: tuple[Tensor, Tensor], norm: Tensor, total: int
-    ) -> tuple[float, float, float]:
-        """(loss, negative log-likelihood, norm) over all processes: a step waits here only."""
+        self, sums: dict[str, Tensor], norm: Tensor, total: int
+    ) -> tuple[dict[str, float], float]:
+        """(means of all sums over all processes, norm): a step waits here only."""
         self.met = True
-        own = [torch.full_like(sums[0], self.asked)]
+        asked = torch.full_like(sums["loss"], self.asked)
+        own = [asked]
         if self.config.minutes is not None:  # one clock for all
-            own.append(torch.full_like(sums[0], time.perf_counter() - self.began))
-        summed = self.world.sum(torch.stack([*sums, *own]))
-        value, plain, stop, *clock, length = torch.cat([summed, norm[None]]).tolist()
+            own.append(torch.full_like(asked, time.perf_counter() - self.began))
+        summed = self.world.sum(torch.stack([*own, *sums.values()]))
+        stop, *rest, length = torch.cat([summed, norm[None]]).tolist()
         self.stopping = stop > 0
-        self.state.seconds = clock[0] / self.world.size if clock else 0.0
-        return value / total, plain / total, length
+        clock = rest.pop(0) if self.config.minutes is not None else 0.0
+        self.state.seconds = clock / self.world.size
+        return {name: part / total for name, part in zip(sums, rest, strict=True)}, length
 
     def fail(self, micro: list[Examples], loss: float, norm: float) -> None:
         """Stop at a loss or gradient that is not finite, before it reaches the weights."""
@@ -493,6 +497,8 @@ class Trainer:
             "optimizer": gather(optimizer_tensors(self.model, self.optimizer), world),
             "generators": join_ranks(world.all(generator_states())),
         } | self.carry.tensors(world)
+        if (tensors := getattr(self.job.train, "tensors", None)) is not None:
+            held["source"] = tensors()
         if mean is not None:
             held["mean"] = gather(((str(n), w) for n, w in mean.weights.items()), world)
         model = whole_model(self.model, world)
@@ -539,6 +545,8 @@ class Trainer:
                     weight.copy_(part_of(tensors["mean"][str(n)], weight))
                 self.mean.step = state["mean_step"]
         self.carry.restore(tensors, self.world)
+        if (take_up := getattr(self.job.train, "restore", None)) is not None:
+            take_up(tensors["source"])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
         self.state = RunState(**{name: state[name] for name in asdict(self.state)})

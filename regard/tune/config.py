@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from regard.errors import UsageError
 from regard.train.config import Config, FromZero
-from regard.verbs import Amount, Bound, Count, Natural
+from regard.verbs import Amount, Bound, Count, Natural, Share
 
 
 @dataclass(frozen=True)
@@ -48,3 +48,66 @@ class HeadTuning(Config):
         if self.body == "none" and (self.freeze or self.replace or self.layer_rate != 1):
             problem = "body = none with freeze, replace or layer_rate"
             raise UsageError("configuring a run", problem, "one way to freeze the model")
+
+
+# Answers, preferences, rewards -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AnswerConfig(Config):
+    """Learning from answers: nothing but how to train."""
+
+
+@dataclass(frozen=True)
+class PreferenceConfig(Config):
+    """Learning from pairs of a better and a worse answer."""
+
+    beta: Amount = 0.1
+    """How strongly the model is held to what it was; less lets it go further."""
+    loss: Literal["dpo", "ipo"] = "dpo"
+    """DPO's log-sigmoid of the margin, or IPO's square, which no pair can satisfy too well."""
+    flipped: Annotated[float, Bound(0, 0.499999, "a number from 0 to below 0.5")] = 0.0
+    """dpo: the share of pairs whose answers are thought to be swapped (cDPO)."""
+    per_token: bool = False
+    """Divide the log-probability of an answer by its length."""
+
+
+@dataclass(frozen=True)
+class PolicyConfig(Config):
+    """Learning from rewards of answers that the model draws itself."""
+
+    reward: str = ""
+    """The folder of a reward model, or module:function: (answers, prompts) → numbers."""
+    beta: FromZero = 0.05
+    """Price of a nat of divergence from the model as it was, in rewards."""
+    target_kl: Amount | None = None
+    """Nats an answer may diverge; beta is moved until it does."""
+    answers: Count = 64
+    """Answers of a rollout."""
+    group: Count = 1
+    """Answers to each prompt (grpo: 8)."""
+    max_new: Count = 48
+    """Tokens of an answer at most."""
+    passes: Count = 4
+    """How often a rollout is gone through (grpo: 1)."""
+    minibatches: Count = 4
+    """Steps of each pass."""
+    clip_range: Amount = 0.2
+    """How far probabilities may move on one rollout, as a share."""
+    gamma: Share = 1.0
+    """ppo: discount of later rewards."""
+    decay: Share = 0.95
+    """ppo: λ of the generalized advantages."""
+    value_weight: FromZero = 0.1
+    """ppo: weight of the value head's loss."""
+    scale: bool = True
+    """grpo: divide advantages by the deviation of their group; without, beta counts in rewards."""
+    best_of: Count = 16
+    """Answers that best-of-n chooses from, the baseline that is measured at the end."""
+
+    def __post_init__(self) -> None:
+        reward: Any = self.reward
+        if callable(reward):  # by its name, which config.toml can hold
+            name = f"{reward.__module__}:{reward.__qualname__}"
+            object.__setattr__(self, "reward", name)
+        super().__post_init__()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from regard.result import Grid, Result, human, shown
+from regard.result import Grid, Result, Row, human, shown
+from regard.train.results import Run
 
 
 @dataclass(frozen=True)
@@ -44,3 +46,47 @@ class Merged(Result):
     """Weights of the adapter."""
     base: str
     out: str
+
+
+@dataclass(frozen=True)
+class FrontierPoint(Row):
+    """How much reward for how much divergence."""
+
+    answers: str
+    reward: float
+    kl: float = shown("{:.3f}")
+    """Nats from the model as it was; of best-of-n ln n − (n − 1) / n."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRun(Run):
+    """A policy in {out}."""
+
+    deviation: float
+    """Of the rewards of the model as it was."""
+    gain: float | None
+    """What the policy's answers are rewarded above those, in deviations."""
+    frontier: list[FrontierPoint]
+    """Best-of-n and the policy, on held-out prompts."""
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """0: the loss of a policy says nothing of how good it is."""
+        return 0
+
+    def plot(self) -> Any:
+        """Reward, divergence and length over the steps; reward against divergence."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(12, 3), layout="constrained")
+        axes = figure.subplots(1, 4)
+        for place, name in zip(axes, ("reward", "kl", "length"), strict=False):
+            points = [(line["step"], line[name]) for line in self.metrics if name in line]
+            place.plot(*zip(*points, strict=True))
+            place.set(xlabel="step", title=name)
+        *best, policy = self.frontier
+        axes[3].plot([p.kl for p in best], [p.reward for p in best], "o-", label="best of n")
+        axes[3].plot(policy.kl, policy.reward, "*", label="policy")
+        axes[3].set(xlabel="nats from the model as it was", title="reward")
+        axes[3].legend()
+        return figure

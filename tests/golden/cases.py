@@ -34,6 +34,8 @@ class Case(NamedTuple):
 
 
 ROUNDING = ("max_difference", "relative", "largest")
+JUDGED = "--eval-every 3 --lr 1e-3"
+DRAWN = "--reward tests.golden.inputs:count_letters --answers 8 --max-new 4 --best-of 2"
 LIMIT = ("memory_limit", "fits", "suggestion")
 MACHINE = ("optional", "memory", "disk_free", "devices", "regard", "native")
 
@@ -186,6 +188,37 @@ CASES = [
     Case("predict-tags", "predict {tagger}/final {sources}", tolerance=TRAINED),
     Case("predict-numbers", "predict {grader}/final {grades}", tolerance=TRAINED),
     Case("predict-decoder", "predict {gpt2} {sources}"),
+    *(
+        Case(
+            f"tune-{kind}",
+            f"tune {kind} {{answers}} --model {{run}} --out {{out}} {ADAPT} {JUDGED}",
+            tolerance=TRAINED,
+        )
+        for kind in ("sft", "reward", "dpo")
+    ),
+    *(
+        Case(
+            f"tune-{kind}",
+            f"tune {kind} {{answers}} --model {{run}} --out {{out}} {ADAPT} {DRAWN}",
+            ignore=(
+                "loss",
+                "tokens",
+                "weights",
+                "last_weights",
+                "gain",
+                "deviation",
+                "reward",
+                "kl",
+            ),
+        )
+        for kind in ("ppo", "grpo")
+    ),
+    Case("tune-sft-no-model", "tune sft {answers} --out {out}"),
+    Case("tune-sft-no-answer", "tune sft {table} --model {run} --out {out}"),
+    Case("tune-dpo-bad-loss", "tune dpo {answers} --model {run} --out {out} --loss square"),
+    Case("tune-dpo-print-config", "tune dpo {answers} --model {run} --print-config --beta 0.3"),
+    Case("tune-ppo-no-reward", "tune ppo {answers} --model {run} --out {out}"),
+    Case("tune-grpo-bad-group", f"tune grpo {{answers}} --model {{run}} {DRAWN} --group 3"),
     # Before attention: training -------------------------------------------------------------------
     Case("train-ngram", "train ngram {text} --out {out} --order 3 --valid {test}"),
     Case("train-ngram-bad-smoothing", "train ngram {text} --out {out} --smoothing butter"),

@@ -131,7 +131,22 @@ def texts() -> dict[str, tuple[str, str]]:
         "reviews": ("reviews.tsv", lines(f"{r}\t{kinds[' cat' in r]}" for r in rows[:40])),
         "grades": ("grades.tsv", lines(f"{row}\t{len(row.split())}" for row in rows[:40])),
         "receipt_bad": ("receipt_bad.json", "{}"),
+        "answers": ("answers.jsonl", answers(dice)),
     }
+
+
+def answers(dice: random.Random) -> str:
+    """Prompts with an answer, and with a better and a worse one."""
+    words = [dice.sample(WORDS, k=4) for _ in range(20)]
+    named = (
+        dict(zip(("prompt", "answer", "chosen", "rejected"), row, strict=True)) for row in words
+    )
+    return lines(map(json.dumps, named))
+
+
+def count_letters(texts, prompts) -> list[int]:
+    """A reward."""
+    return [len(text) for text in texts]
 
 
 def lines(rows) -> str:

@@ -18,7 +18,6 @@ import pytest
 import regard
 from regard.cli.commands import COMMANDS
 from regard.train import runs
-from regard.train.config import ShapeConfig
 
 NAMES = {  # what an example calls it: what stands there
     "valid.txt": "test",
@@ -35,6 +34,9 @@ NAMES = {  # what an example calls it: what stands there
     "questions-words.txt": "questions",
     "wordsim353.tsv": "similar",
     "titles.txt": "sources",
+    "answers.jsonl": "answers",
+    "pairs.jsonl": "answers",
+    "prompts.txt": "sources",
     "vectors": "vectors",
     "m": "ngram",
     "run": "run",
@@ -74,8 +76,12 @@ def short_runs(monkeypatch):
     def short(word, files, configs, **rest):
         config, own, data = configs
         config = replace(config, steps=4, length=80, batch_tokens=160, warm_up=1)
-        if isinstance(own, ShapeConfig):
+        if isinstance(own, regard.ShapeConfig):
             own, data = replace(own, dim=16, depth=1, heads=2), replace(data, vocab=270)
+        else:  # what an example begins with has 40 positions
+            config = replace(config, length=40)
+        if isinstance(own, regard.PolicyConfig):
+            own = replace(own, answers=16, max_new=8, best_of=2)
         return train_files(word, files, configs=(config, own, data), **rest)
 
     monkeypatch.setattr(runs, "train_files", short)
@@ -110,6 +116,9 @@ def lay_out(command, lines, places, base):
     for name in set(TALE) & set(used):
         rows = (" ".join(dice.choices([*WORDS, "the", "king", "of"], k=9)) for _ in range(300))
         (base / name).write_text("".join(f"{row}\n" for row in rows))
+    if "judge:short" in used:
+        code = "def short(texts, prompts):\n    return [-len(text) for text in texts]\n"
+        (base / "judge.py").write_text(code)
     return set(used) & {*called, *TALE}
 
 

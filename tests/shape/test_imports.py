@@ -32,6 +32,8 @@ kit
 loading
 train/frozen_encoder
 train/kinds
+tune/rollout
+tune/alignment
 train/runs
 train/reproduction
 tune/prediction

@@ -136,7 +136,7 @@ def test_r_drop_is_nothing_where_no_dropout_is_drawn_and_something_where_it_is()
     labels = torch.randint(0, 13, (3, 4))
     labels[1, 2:] = IGNORE
     plain, twice = (token_loss(with_dropout(model, 0.0), batch, labels, r_drop=r) for r in (0, 5))
-    for one, other in zip(plain, twice, strict=True):
+    for one, other in zip(plain[:3], twice[:3], strict=True):
         assert float(one.detach()) == pytest.approx(float(other.detach()), rel=1e-12)
     loss = token_loss(with_dropout(model.train(), 0.5), batch, labels, r_drop=5.0)
     assert float(loss.sum.detach()) > float(loss.plain)  # no smoothing: what is more is divergence
