@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import regard
 
 PANELS = {
-    "Use": ("generate", "translate", "score", "fill", "embed"),
+    "Use": ("generate", "chat", "translate", "score", "fill", "embed"),
     "Make": ("train", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),

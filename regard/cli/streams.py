@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from io import BufferedReader
 from itertools import chain, islice
@@ -31,7 +32,30 @@ def read_texts(
     stdin = cast(BufferedReader, sys.stdin.buffer)
     if sys.stdin.isatty():
         note("reading lines from the terminal, until Ctrl-D")
+        if sys.stdout.isatty():
+            return TypedLines()
     return ArrivingLines(iter(lambda: stdin.read1(CHUNK), b""), "stdin")
+
+
+class TypedLines:
+    """Lines that somebody types, each after a prompt, with the keys of a shell to edit them."""
+
+    def __init__(self) -> None:
+        with suppress(ImportError):  # not on every system
+            import readline  # noqa: F401
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            return checked(input("> "))
+        except EOFError:
+            raise StopIteration from None
+
+    def take(self, size: int) -> list[Line]:
+        """One line, so that each is answered before the next is asked for."""
+        return [*islice(self, min(size, 1))]
 
 
 class ArrivingLines:
