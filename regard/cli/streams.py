@@ -33,29 +33,17 @@ def read_texts(
     if sys.stdin.isatty():
         note("reading lines from the terminal, until Ctrl-D")
         if sys.stdout.isatty():
-            return TypedLines()
+            return ArrivingLines(typed_lines(), "the terminal")
     return ArrivingLines(iter(lambda: stdin.read1(CHUNK), b""), "stdin")
 
 
-class TypedLines:
+def typed_lines() -> Iterator[bytes]:
     """Lines that somebody types, each after a prompt, with the keys of a shell to edit them."""
-
-    def __init__(self) -> None:
-        with suppress(ImportError):  # not on every system
-            import readline  # noqa: F401
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> str:
-        try:
-            return checked(input("> "))
-        except EOFError:
-            raise StopIteration from None
-
-    def take(self, size: int) -> list[Line]:
-        """One line, so that each is answered before the next is asked for."""
-        return [*islice(self, min(size, 1))]
+    with suppress(ImportError):  # not on every system
+        import readline  # noqa: F401
+    with suppress(EOFError):
+        while True:
+            yield f"{input('> ')}\n".encode(errors="surrogateescape")
 
 
 class ArrivingLines:

@@ -218,19 +218,16 @@ def chat(
     kit = open_kit(model, precision)
     if kit.model.decoder is None or kit.model.encoder is not None:
         raise wrong_network("talking", kit, "a decoder with a chat template")
-    draws = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "repetition": repetition,
-    }
-    chosen = {name: value for name, value in draws.items() if value is not None}
-    how: dict[str, Any] = {"system": system, "max_new": max_new, "probs": probs, "edit": edit}
-    if isinstance(messages, Sequence) and messages and isinstance(messages[0], Mapping):
-        return Chat(kit, messages, watch=watch, **how, **chosen).reply()
-    talk = Chat(kit, watch=watch, **how, **chosen)
-    return talk.say(messages) if isinstance(messages, str) else converse(talk, messages)
+    draws = dict(
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition=repetition
+    )
+    how: dict[str, Any] = {name: value for name, value in draws.items() if value is not None}
+    how |= dict(system=system, max_new=max_new, probs=probs, edit=edit, watch=watch)
+    if isinstance(messages, str):
+        return Chat(kit, **how).say(messages)
+    if isinstance(messages, list) and all(isinstance(each, Mapping) for each in messages):
+        return Chat(kit, messages, **how).reply()
+    return converse(Chat(kit, **how), messages)
 
 
 def _answer(

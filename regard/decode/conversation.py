@@ -72,7 +72,7 @@ class Chat:
     ) -> None:
         self.kit, self.max_new, self.probs, self.edit = kit, max_new, probs, edit
         self.watch = watch
-        self.draws = sample_config(draws) if draws else None
+        self.draws = sample_config(draws | {"seed": current().seed}) if draws else None
         self.messages: list[Message] = list(messages)
         if system is not None:
             self.set_system(system)
@@ -135,17 +135,10 @@ class Chat:
             if self.watch is not None:
                 nothing = Batch(torch.zeros(1, 0, dtype=torch.long))  # the reply stands alone
                 stream = TextStream(kit, nothing, None, self.watch)
-            draws = self.draws
-            if draws is not None:
-                draws = replace(draws, seed=current().seed, first=len(self.messages))
-            ((best,),) = kit.search(
-                kit.batch([ids[known:]]),
-                limit,
-                draws,
-                Ends(kit.stops, watch=stream),
-                [look] if self.probs else [],
-                cache=cache,
-            )
+            draws = self.draws and replace(self.draws, first=len(self.messages))
+            looks, ends = [look] if self.probs else [], Ends(kit.stops, watch=stream)
+            new = kit.batch([ids[known:]])
+            ((best,),) = kit.search(new, limit, draws, ends, looks, cache=cache)
         if cache is not None:
             self.held = [*ids, *best.tokens][: cache.used]
         text = kit.text(best.tokens)
@@ -160,17 +153,8 @@ class Chat:
             )
             for token, logprob, top in zip(best.tokens, best.logprobs, tops, strict=False)
         ]
-        return ChatReply(
-            text,
-            best.tokens,
-            best.logprobs,
-            best.logprob,
-            best.finished,
-            len(ids) - known,
-            len(ids),
-            choices if self.probs else None,
-            stream is not None,
-        )
+        figures = best.tokens, best.logprobs, best.logprob, best.finished, len(ids) - known
+        return ChatReply(text, *figures, len(ids), choices or None, stream is not None)
 
     def name(self, token: int) -> str:
         """A token as people read it, on one line."""
@@ -229,7 +213,8 @@ def obey(chat: Chat, command: str = "help", words: str = "") -> bool:
     elif command == "system":
         chat.set_system(words)
     elif command == "temperature":
-        chat.draws = replace(chat.draws or SampleConfig(), temperature=number)
+        drawn = chat.draws or SampleConfig(seed=current().seed)
+        chat.draws = replace(drawn, temperature=number)
     elif command == "probs":
         chat.probs = max(0, int(number))
     elif command == "edit":

@@ -1,7 +1,6 @@
 """Conversations: transformers' tokens, history that is read once, /commands."""
 
 import json
-import sys
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from transformers import (
 )
 
 import regard
+from regard.cli.streams import ArrivingLines, typed_lines
 from regard.decode.conversation import COMMANDS
 from regard.errors import DataError, UsageError
 from regard.model.model import Model
@@ -239,9 +239,8 @@ def test_command_line_one_question_a_pipe_and_a_terminal(folder, kit, monkeypatc
         return line
 
     monkeypatch.setattr("builtins.input", type_line)
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     told = []
-    lines = regard.cli.streams.TypedLines()
+    lines = ArrivingLines(typed_lines(), "the terminal")
     replies = list(regard.chat(kit, lines, max_new=6, watch=told.append))
     assert "".join(told) == "".join(reply["reply"] for reply in both)
     assert [str(reply) for reply in replies] == ["", ""]  # they were told already
