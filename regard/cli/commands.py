@@ -28,7 +28,7 @@ GROUPS = {
     "memory",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
-    "evaluate": "lm translate winograd ioi analogies similarity",
+    "evaluate": "lm translate winograd blimp fewshot ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",

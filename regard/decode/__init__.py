@@ -225,7 +225,7 @@ def chat(
     how |= dict(system=system, max_new=max_new, probs=probs, edit=edit, watch=watch)
     if isinstance(messages, str):
         return Chat(kit, **how).say(messages)
-    if isinstance(messages, list) and all(isinstance(each, Mapping) for each in messages):
+    if isinstance(messages, list | tuple) and all(isinstance(each, Mapping) for each in messages):
         return Chat(kit, messages, **how).reply()
     return converse(Chat(kit, **how), messages)
 
