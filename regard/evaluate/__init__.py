@@ -221,7 +221,7 @@ def winograd(
 @verb
 def blimp(
     model: ModelLike,
-    file: File,
+    pairs: File,
     *,
     count: Count | None = None,
     score: Literal["sum", "mean"] = "sum",
@@ -234,7 +234,7 @@ def blimp(
 
     Args:
         model: a decoder: a folder, a .gguf file, or an opened Kit.
-        file: JSONL with sentence_good and sentence_bad, perhaps UID and linguistics_term, by which
+        pairs: JSONL with sentence_good and sentence_bad, perhaps UID and linguistics_term, by which
             accuracy is counted.
         count: the first pairs of each UID (all).
         score: of a sentence: the sum of the log-probabilities of its tokens, or their mean.
@@ -251,8 +251,8 @@ def blimp(
 
     kit = _open_decoder(model, precision)
     with kit.edit(edit):
-        pairs = evaluate_pairs(kit, file, count, score == "mean")
-    return replace(pairs, model=_name(model), file=str(file))
+        judged = evaluate_pairs(kit, pairs, count, score == "mean")
+    return replace(judged, model=_name(model), test=str(pairs))
 
 
 @verb
@@ -291,7 +291,7 @@ def fewshot(
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:
-        >>> regard.evaluate.fewshot("folder", "test.tsv", train="train.tsv").by_k[-1].accuracy
+        >>> regard.evaluate.fewshot("folder", "questions.jsonl").by_k[0].accuracy
         $ regard evaluate fewshot folder test.tsv --train train.tsv --labels 0=negative 1=positive
         $ regard evaluate fewshot folder questions.jsonl --score mean
         $ regard evaluate fewshot folder test.tsv --train train.tsv --k 0 8 --save curve.png

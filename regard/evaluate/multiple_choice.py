@@ -97,7 +97,7 @@ def score_options(
             ids, begin = [*start, *ids], 1
         if not text.strip() or begin >= len(ids) or (kit.room is not None and len(ids) > kit.room):
             fault = f"{len(ids)} tokens, {begin} before the answer: … {(prompt + text)[-80:]!r}"
-            raise DataError(DOING, fault, f"an answer, and at most {kit.room or 'any number'}")
+            raise DataError(DOING, fault, f"an answer, and at most {kit.room or 'any'} tokens")
         rows.append(ids)
         begins.append(begin)
     logprobs = score_endings(kit.model, rows, begins)

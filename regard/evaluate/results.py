@@ -246,12 +246,12 @@ class WinogradScores(SchemaScores, Result):
 
 @dataclass(frozen=True)
 class MinimalPairs(Accuracy, Result):
-    """{model} on {file}: whether the acceptable sentence is likelier."""
+    """{model} on {test}: whether the acceptable sentence is likelier."""
 
     phenomena: dict[str, Accuracy]
     paradigms: dict[str, Accuracy]
-    model: str = shown(json=False, default="")
-    file: str = shown(json=False, default="")
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")
 
 
 @dataclass(frozen=True)
@@ -280,8 +280,8 @@ class FewShot(Result):
     majority: float = shown("{:.1%}")
     """The share of the most frequent answer; of questions with choices of their own, its place."""
     by_k: list[FewShotScore] = shown(title="examples in the prompt")
-    model: str = shown(json=False, default="")
-    test: str = shown(json=False, default="")
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")
 
     def plot(self) -> Any:
         """Accuracy by the number of examples, plain and calibrated, with intervals."""

@@ -28,6 +28,8 @@ NAMES = {  # what an example calls it: what stands there
     "test.tsv": "pairs_test",
     "dev.conllu": "treebank",
     "schemas.tsv": "schemas",
+    "blimp.jsonl": "minimal_pairs",
+    "questions.jsonl": "choices",
     "questions-words.txt": "questions",
     "wordsim353.tsv": "similar",
     "titles.txt": "sources",
@@ -38,6 +40,7 @@ NAMES = {  # what an example calls it: what stands there
     "gpt2": "gpt2",
 }
 OTHERS = {  # where a command needs another one
+    "chat": {"folder": "chat"},
     "evaluate ioi": {"folder": "names"},
     "fill": {"folder": "bert"},
     "look circuit": {"pairs.tsv": "prompts"},
