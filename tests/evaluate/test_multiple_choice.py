@@ -2,6 +2,7 @@
 
 import json
 import random
+from math import comb
 
 import numpy as np
 import pytest
@@ -217,3 +218,39 @@ def test_what_cannot_be_asked(kit, tmp_path):
         regard.evaluate.fewshot(kit, test, labels=["1=", "0=no"])
     with pytest.raises(UsageError, match="an encoder-decoder"):
         regard.evaluate.fewshot("fr-en", test)
+
+
+@pytest.mark.slow  # a minute: trains a tiny decoder
+def test_a_model_of_planted_episodes_rises_with_the_examples_as_bayes_would(tmp_path):
+    """An episode means x or y by all it shows, and says so in nine of ten examples."""
+    dice = random.Random(0)
+
+    def example(mark, sure):
+        return dice.choice("ab"), mark if dice.random() < sure else "xy".replace(mark, "")
+
+    def episode(mark):
+        return "#" + "".join(f"{''.join(example(mark, 0.9))}\n\n" for _ in range(16))
+
+    text = "".join(episode(dice.choice("xy")) for _ in range(6000))
+    (tmp_path / "episodes.txt").write_text(text)
+    run = regard.train.lm(
+        tmp_path / "episodes.txt",
+        out=tmp_path / "run",
+        config=regard.TrainConfig(steps=500, lr=5e-3, warm_up=20, length=65, batch_tokens=2600),
+        shape=regard.ShapeConfig(dim=32, depth=2, heads=2),
+        data=regard.DataConfig(tokens="chars"),
+    )
+    counts, curves = [0, 1, 3, 9], []
+    for mark in "xy":
+        files = []
+        for name, count, sure in (("test", 10, 1), ("train", 200, 0.9)):
+            rows = ["\t".join([*example(mark, sure), f"{name}{n}"]) for n in range(count)]
+            files.append(write(tmp_path / f"{name}-{mark}.tsv", ["text\tlabel\tid", *rows]))
+        result = regard.evaluate.fewshot(
+            run.kit, files[0], train=files[1], k=counts, orders=40, template="{text}{answer}"
+        )
+        curves.append([row.accuracy for row in result.by_k])
+    measured = np.mean(curves, 0)
+    shares = [[comb(k, n) * 0.9**n * 0.1 ** (k - n) for n in range(k + 1)] for k in counts[1:]]
+    bayes = [0.5, *(sum(share[len(share) // 2 :]) for share in shares)]  # the majority is right
+    assert measured == pytest.approx(bayes, abs=0.1) and all(np.diff(measured) >= 0)
