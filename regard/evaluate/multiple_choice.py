@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from regard.decode.scoring import score_endings
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import Accuracy, FewShotScore, MinimalPairs
 from regard.evaluate.winograd_schemas import accuracy
-from regard.kit import Kit
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
 
 DOING = "answering questions"
 CONTENT_FREE = ("N/A", "", "[MASK]")  # as Zhao 2021 has them
@@ -117,8 +119,9 @@ def evaluate_fewshot(
     seed: int,
 ) -> list[FewShotScore]:
     """Accuracy, plain and calibrated, with each number of examples in so many orders."""
-    free = [dict.fromkeys(questions[0].cells, text) for text in CONTENT_FREE]
     alike = list(dict.fromkeys(each.options for each in questions))
+    texts = CONTENT_FREE[: None if len(alike) == 1 else 1]  # own choices: for each question
+    free = [dict.fromkeys(questions[0].cells, text) for text in texts]
     asked = [(each.cells, each.options) for each in questions]
     asked += [(cells, options) for options in alike for cells in free]
     end = template.partition("{answer}")[2] + BETWEEN
