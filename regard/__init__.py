@@ -17,7 +17,8 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
-    from regard.decode import embed, fill, generate, score
+    from regard.decode import chat, embed, fill, generate, score
+    from regard.decode.conversation import Chat
     from regard.demonstrations import demo
     from regard.errors import RegardError
     from regard.history import ladder
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
 __version__ = "0.1.0"
 
 __all__ = [
+    "Chat",
     "DataConfig",
     "Extracted",
     "HeadTuning",
@@ -56,6 +58,7 @@ __all__ = [
     "attend",
     "attention",
     "build",
+    "chat",
     "check",
     "data",
     "demo",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import regard
 
 PANELS = {
-    "Use": ("generate", "translate", "score", "fill", "embed", "predict"),
+    "Use": ("generate", "chat", "translate", "score", "fill", "embed", "predict"),
     "Make": ("train", "tune", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),
@@ -29,7 +29,7 @@ GROUPS = {
     "tune": "classify tag regress sft reward dpo ppo grpo merge",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
-    "evaluate": "lm translate classify tag regress winograd ioi analogies similarity",
+    "evaluate": "lm translate classify tag regress winograd blimp fewshot ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from io import BufferedReader
 from itertools import chain, islice
@@ -31,7 +32,18 @@ def read_texts(
     stdin = cast(BufferedReader, sys.stdin.buffer)
     if sys.stdin.isatty():
         note("reading lines from the terminal, until Ctrl-D")
+        if sys.stdout.isatty():
+            return ArrivingLines(typed_lines(), "the terminal")
     return ArrivingLines(iter(lambda: stdin.read1(CHUNK), b""), "stdin")
+
+
+def typed_lines() -> Iterator[bytes]:
+    """Lines that somebody types, each after a prompt, with the keys of a shell to edit them."""
+    with suppress(ImportError):  # not on every system
+        import readline  # noqa: F401
+    with suppress(EOFError):
+        while True:
+            yield f"{input('> ')}\n".encode(errors="surrogateescape")
 
 
 class ArrivingLines:

@@ -187,6 +187,10 @@ class Cache:
         """Re-order rows in place by the machine's kernel, if there is one that can."""
         return self.move is not None and self.move(tensors, rows, group, used)
 
+    def shorten(self, count: int) -> None:
+        """Hold only the first `count` tokens of each row; rows that are all as long."""
+        self.used, self.lengths = count, torch.full_like(self.lengths, count)
+
     def copy(self) -> Cache:
         """An independent cache with the same contents."""
         self.move = None  # the copy shares what was read of the source

@@ -17,7 +17,7 @@ def share_interval(right: int, asked: int, z: float = 1.96) -> tuple[float, floa
         return 0.0, 1.0
     n, p = asked, right / asked
     middle, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return (middle - spread) / (1 + z * z / n), (middle + spread) / (1 + z * z / n)
+    return max(0.0, middle - spread) / (1 + z * z / n), (middle + spread) / (1 + z * z / n)
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> float:

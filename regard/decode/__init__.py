@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from regard.ambient import current, note
 from regard.decode.results import (
+    ChatReply,
     Embedding,
     EmbeddingFile,
     FilledGaps,
@@ -28,6 +29,7 @@ from regard.verbs import (
     Natural,
     Precision,
     Texts,
+    Words,
     group_texts,
     one_or_several,
     verb,
@@ -162,6 +164,70 @@ def generate(
     )
     together = 1 if alone else TOGETHER
     return _answer(texts, partial(kit.edit, edit), writer.write, together)
+
+
+@verb
+def chat(
+    model: ModelLike,
+    messages: Annotated[str | Iterable[Any], Words("each")],
+    *,
+    system: str | None = None,
+    max_new: Count = 256,
+    temperature: float | None = None,
+    top_k: Count | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    repetition: float | None = None,
+    probs: Natural = 0,
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+    watch: Callable[[str], None] | None = None,
+) -> ChatReply | Iterator[ChatReply | Failed]:
+    """Talk with a model by its folder's chat template; lines that begin with / are commands.
+
+    Without words on the command line, the lines of a terminal or pipe are asked in turn, and the
+    history is kept; /help lists the commands. `regard.Chat` is such a conversation in Python.
+
+    Args:
+        model: a folder, a .gguf file, or an opened Kit.
+        messages: one question; a conversation, as {"role": "user", "content": …} and so on; or
+            several questions of one conversation, which give an iterator of answers.
+        system: the system prompt.
+        max_new: new tokens at most of an answer.
+        temperature: draw; below 1 sharper, above 1 flatter (the likeliest token each time).
+        top_k: draw from this many likeliest tokens.
+        top_p: draw from the likeliest tokens that reach this probability (Holtzman 2020).
+        min_p: draw from tokens at least this share as likely as the best.
+        repetition: draw; scores of tokens that occurred are divided by this (Keskar 2019).
+        probs: show the probability of each token beside so many others.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3, or a steering
+            vector: decoder.blocks.9.resid_post=add,file=calm.safetensors,scale=4.
+        watch: told of each new stretch of text as it is written.
+
+    Example:
+        >>> regard.chat("folder", "What is the capital of France?").reply
+        'The capital of France is Paris.'
+        $ regard chat model.gguf
+        $ regard chat folder "What is the capital of France?" --probs 3
+        $ regard chat folder --system "Be brief." --temperature 0.7 --seed 1 --json < questions.txt
+    """
+    from regard.decode.conversation import Chat, converse
+    from regard.loading import open_kit, wrong_network
+
+    kit = open_kit(model, precision)
+    if kit.model.decoder is None or kit.model.encoder is not None:
+        raise wrong_network("talking", kit, "a decoder with a chat template")
+    draws = dict(
+        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition=repetition
+    )
+    how: dict[str, Any] = {name: value for name, value in draws.items() if value is not None}
+    how |= dict(system=system, max_new=max_new, probs=probs, edit=edit, watch=watch)
+    if isinstance(messages, str):
+        return Chat(kit, **how).say(messages)
+    if isinstance(messages, list | tuple) and all(isinstance(each, Mapping) for each in messages):
+        return Chat(kit, messages, **how).reply()
+    return converse(Chat(kit, **how), messages)
 
 
 def _answer(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from regard.core.cache import Cache
 from regard.core.tap import Taps
 from regard.decode.beam import BeamConfig, BeamSearch
 from regard.decode.constraints import LexicalSearch
@@ -115,11 +116,13 @@ def run_search(
     shortlist: Shortlist | None = None,
     memory: Memory | None = None,
     block: int | None = None,
+    cache: Cache | None = None,
 ) -> list[list[Hypothesis]]:
     """Hypotheses of each row after `batch.ids`, best first; greedy unless `how` says otherwise.
 
     A search that is made already has its own ends and processes. A shortlist is used where it can.
     `block` is the one of the decoder whose attention to the source is noted, where that is free.
+    `cache` holds what was read before `batch`; it is written on.
     """
     ends, limits, heard = ends or Ends(), limits_of(limit, len(batch.ids)), watched(model)
     if shortlist is not None and not can_shorten(model, batch, how, ends):
@@ -138,6 +141,7 @@ def run_search(
     else:
         search = how
     recordable = search.key is not None and not strict and follower is None and shortlist is None
+    recordable = recordable and cache is None
     if wants_fixed(model, driver) and recordable and fits(model, batch, limits):
         from regard.decode.cuda_graph import GraphLoop, borrow_graphs
 
@@ -146,7 +150,7 @@ def run_search(
                 loop = GraphLoop(model, graphs, batch, search, max(limits), driver == "compiled")
                 return loop.run(search, batch.ids, limits)
     with nullcontext() if heard else torch.inference_mode():
-        step = ModelStep(model, batch, max(limits), strict, follower, shortlist, memory)
+        step = ModelStep(model, batch, max(limits), strict, follower, shortlist, memory, cache)
         answers = Loop(step).run(search, batch.ids, limits)
     if step.words is None:
         return answers
@@ -168,11 +172,12 @@ def search_kit(
     shortlist: bool = False,
     memory: Memory | None = None,
     block: int | None = None,
+    cache: Cache | None = None,
 ) -> list[list[Hypothesis]]:
     """`run_search` as a Kit wants it: its end tokens, its mode, its hooks told of each position.
 
     `shortlist` uses the folder's list of words, if there is one; `memory` is what the encoder made
-    of the sources, where they were read before; `block` is noted as `run_search` says.
+    of the sources, where they were read before; `block` and `cache` are as `run_search` says.
     """
     if kit.model.decoder is None:
         raise UsageError("generating", "a model without decoder", "one that writes text")
@@ -197,6 +202,7 @@ def search_kit(
         shortlist=kit.shortlist if shortlist and plain else None,
         memory=memory,
         block=block,
+        cache=cache,
     )
     if follower is not None:
         follower.finish([row[0].tokens if row else [] for row in answers])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.result import Grid, Result, Row, human, plain, shown
+from regard.result import Grid, Result, Row, grid_of, human, plain, shown
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,42 @@ class Generation(Result):
         """The fields; the best of several where they were asked for."""
         fields = super().to_dict()
         return fields if self.top else {n: value for n, value in fields.items() if n != "top"}
+
+
+@dataclass(frozen=True)
+class TokenChoice(Row):
+    """A token that was written, and what else was likely there."""
+
+    token: str
+    probability: float = shown("{:.4f}")
+    others: dict[str, float] = shown("{:.4f}")
+
+
+@dataclass(frozen=True)
+class ChatReply(Result):
+    """What a model answered."""
+
+    reply: str
+    tokens: list[int]
+    """New ids, the one that ended the answer included."""
+    logprobs: list[float]
+    """Natural logs of their probabilities."""
+    logprob: float
+    finished: bool
+    """Whether it ended by itself, not by the limit on length."""
+    read: int
+    """Tokens of the conversation that were read for this answer."""
+    context: int
+    """Tokens of the conversation before it."""
+    choices: list[TokenChoice] | None = shown(optional=True, default=None)
+    watched: bool = shown(json=False, default=False)
+    """Whether the text was told while it was written."""
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The answer, unless it has been told; token by token where that was asked for."""
+        yield "" if self.watched else self.reply
+        if self.choices:
+            yield grid_of("", self.choices)
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from os.path import commonprefix
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ambient import track
 from regard.decode.prompt import encode_gaps
 from regard.decode.results import FilledGaps, GapWord, TokenScores
 from regard.errors import DataError, RegardError, UsageError
 from regard.history.ngram_model import NgramModel
-from regard.model.batch import Batch, check_batch, check_ids, pad_rows
+from regard.model.batch import Batch, check_batch, check_ids, like_lengths, pad_rows
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from regard.kit import Kit
 
 Row = Sequence[int]
+TOKENS = 1024  # of texts that are scored together, padding included
 
 
 @torch.no_grad()
@@ -49,6 +52,36 @@ def score_rows(
     for n, line in zip(kept, scored, strict=True):
         found[n] = line[: len(rows[n]) - 1].tolist()
     return found
+
+
+@torch.no_grad()
+def score_endings(
+    model: Model, rows: Sequence[list[int]], begins: Sequence[int]
+) -> list[list[float]]:
+    """For each row, the log-probabilities of its ids from its `begin` (1 or more) on.
+
+    What all rows begin with, such as the examples of a prompt, is read once.
+    """
+    shared = min(len(commonprefix(rows)), min(begins) - 1) if model.stacks else 0
+    scores: list[list[float]] = [[] for _ in rows]
+    prefix = model.cache(1, max(map(len, rows))) if shared else None
+    if prefix is not None:
+        model.hidden(Batch(torch.tensor([rows[0][:shared]])).to(model.device), prefix)
+    lengths = [len(row) - shared + shared // 8 for row in rows]  # keys of what is shared: a copy
+    for some in track(list(like_lengths(lengths, TOKENS)), "batches of texts"):
+        ids, mask = pad_rows([rows[n][shared:-1] for n in some])
+        batch, cache = Batch(ids, mask=mask), None
+        check_batch(batch, model.config)
+        if prefix is not None:
+            cache = prefix.copy()
+            cache.select(torch.zeros(len(some), dtype=torch.long, device=model.device))
+        x = model.hidden(batch.to(model.device), cache)
+        for n, vectors in zip(some, x, strict=True):
+            wanted = torch.tensor(rows[n][begins[n] :], device=model.device)
+            last = len(rows[n]) - shared - 1
+            log = model.score(vectors[None, last - len(wanted) : last]).float().log_softmax(-1)
+            scores[n] = log[0].gather(-1, wanted[:, None])[:, 0].tolist()
+    return scores
 
 
 @torch.no_grad()

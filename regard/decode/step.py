@@ -56,8 +56,8 @@ class ModelStep:
 
     The batch's `ids` are the start that a search is given; `room` is how many tokens may follow.
     `follower` is told what the model reads, `memory` is what its encoder made of the sources, where
-    they were read before. With a shortlist, ids but the start's are places in
-    a row's own list, and only the listed words are scored.
+    they were read before, `cache` what was read before the start. With a shortlist, ids but the
+    start's are places in a row's own list, and only the listed words are scored.
     """
 
     def __init__(
@@ -69,12 +69,15 @@ class ModelStep:
         follower: SearchFollower | None = None,
         shortlist: Shortlist | None = None,
         memory: Memory | None = None,
+        cache: Cache | None = None,
     ) -> None:
         self.model, self.begin, self.follower, self.memory = model, batch, follower, memory
         rows, width = batch.ids.shape[0], batch.ids.shape[1]
-        self.cache: Cache | StrictCache = (
-            StrictCache(model, rows, width + room) if strict else model.cache(rows, width + room)
-        )
+        self.cache: Cache | StrictCache
+        if cache is None and strict:
+            self.cache = StrictCache(model, rows, width + room)
+        else:
+            self.cache = model.cache(rows, width + room) if cache is None else cache
         self.started = False
         self.words = None if shortlist is None else ShortlistHead(model.head, batch, shortlist)
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from regard.ambient import current, progress
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 from regard.evaluate.results import (
     AnalogyScores,
     ClassScores,
     NumberScores,
+    FewShot,
+    MinimalPairs,
     Perplexity,
     SectionScore,
     SimilarityScore,
@@ -23,7 +25,19 @@ from regard.evaluate.results import (
 )
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
-from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, takes, verb
+from regard.verbs import (
+    Count,
+    EditsLike,
+    File,
+    Files,
+    ModelLike,
+    Natural,
+    Precision,
+    takes,
+    verb,
+)
+
+QUESTION = "Question: {question}\nAnswer: {answer}"
 
 if TYPE_CHECKING:
     from regard.history.ngram_model import NgramModel
@@ -313,6 +327,107 @@ def winograd(
 
 
 @verb
+def blimp(
+    model: ModelLike,
+    pairs: File,
+    *,
+    count: Count | None = None,
+    score: Literal["sum", "mean"] = "sum",
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> MinimalPairs:
+    """Minimal pairs: is the acceptable sentence likelier than the other (Warstadt 2020)?
+
+    Sentences are read after the token that begins texts, where the tokenizer has one.
+
+    Args:
+        model: a decoder: a folder, a .gguf file, or an opened Kit.
+        pairs: JSONL with sentence_good and sentence_bad, perhaps UID and linguistics_term, by which
+            accuracy is counted.
+        count: the first pairs of each UID (all).
+        score: of a sentence: the sum of the log-probabilities of its tokens, or their mean.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.blimp("folder", "blimp.jsonl", count=100).accuracy
+        $ regard evaluate blimp folder blimp.jsonl
+        $ regard evaluate blimp model.gguf blimp.jsonl.xz --count 20
+        $ regard evaluate blimp folder blimp.jsonl --edit '*.9.attn.z=zero,head=3' --json
+    """
+    from regard.evaluate.multiple_choice import evaluate_pairs
+
+    kit = _open_decoder(model, precision)
+    with kit.edit(edit):
+        judged = evaluate_pairs(kit, pairs, count, score == "mean")
+    return replace(judged, model=_name(model), test=str(pairs))
+
+
+@verb
+def fewshot(
+    model: ModelLike,
+    test: File,
+    *,
+    train: File | None = None,
+    k: Sequence[Natural] | None = None,
+    orders: Count = 8,
+    count: Count | None = None,
+    template: str | None = None,
+    labels: Sequence[str] = (),
+    score: Literal["sum", "mean"] = "sum",
+    precision: Precision = "auto",
+    edit: EditsLike = (),
+) -> FewShot:
+    """Multiple choice by log-probability, with k examples in the prompt (Brown 2020).
+
+    Each order draws other examples; accuracy has an interval over orders and questions. The
+    calibrated answers divide by what the model says to prompts without content (Zhao 2021).
+
+    Args:
+        model: a decoder: a folder, a .gguf file, or an opened Kit.
+        test: a table with the columns text and label (.csv, .tsv, which needs no header, .jsonl),
+            or JSONL with question, choices and answer (its place from 0, its letter or its text).
+        train: a table of the same kind that examples are drawn from.
+        k: numbers of examples (0, and with `train` 1, 4 and 16).
+        orders: draws of examples.
+        count: the first questions (all).
+        template: a question with its {answer}, other columns in braces too
+            ("{text}\\nAnswer: {answer}").
+        labels: words for labels, such as 0=negative 1=positive.
+        score: of an answer: the sum of the log-probabilities of its tokens, or their mean.
+        precision: of the matrix products; less is faster.
+        edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+
+    Example:
+        >>> regard.evaluate.fewshot("folder", "questions.jsonl").by_k[0].accuracy
+        $ regard evaluate fewshot folder test.tsv --train train.tsv --labels 0=negative 1=positive
+        $ regard evaluate fewshot folder questions.jsonl --score mean
+        $ regard evaluate fewshot folder test.tsv --train train.tsv --k 0 8 --save curve.png
+    """
+    from collections import Counter
+
+    from regard.evaluate.multiple_choice import evaluate_fewshot, read_questions
+
+    words = dict(pair.split("=", 1) for pair in labels if "=" in pair)
+    asked, *rest = read_questions([test] if train is None else [test, train], words)
+    asked = asked[:count]
+    pool = [each for part in rest for each in part if each not in asked]
+    counts = k or ((0, 1, 4, 16) if rest else (0,))
+    if not asked or max(counts) > len(pool):
+        fault = f"{len(asked)} questions, {len(pool)} others to draw {max(counts)} examples from"
+        raise UsageError("answering questions", fault, "questions, and as many in `train`")
+    default = "{text}\nAnswer: {answer}" if "label" in asked[0].cells else QUESTION
+    template = default if template is None else template.replace("\\n", "\n")
+    kit = _open_decoder(model, precision)
+    with kit.edit(edit):
+        runs = {k: orders if k else 1 for k in counts}
+        rows = evaluate_fewshot(kit, asked, pool, template, runs, score == "mean", current().seed)
+    ((_, most),) = Counter(each.answer for each in asked).most_common(1)
+    figures = len(asked), orders, score, most / len(asked), rows
+    return FewShot(*figures, model=_name(model), test=str(test))
+
+
+@verb
 def ioi(
     model: ModelLike,
     *,
@@ -413,6 +528,16 @@ def _name(model: ModelLike | VectorsLike) -> str:
 def _listed(files: Files | None) -> Sequence[str | Path] | None:
     """One file or several as a list."""
     return [files] if isinstance(files, str | Path) else files
+
+
+def _open_decoder(model: ModelLike, precision: Precision) -> Kit:
+    """A network that predicts texts from left to right."""
+    from regard.loading import open_kit, wrong_network
+
+    kit = open_kit(model, precision)
+    if kit.model.decoder is None or kit.model.encoder is not None:
+        raise wrong_network("predicting a text", kit, "a decoder")
+    return kit
 
 
 def _open_predictor(model: ModelLike, precision: Precision, edit: EditsLike) -> Kit | NgramModel:

@@ -242,6 +242,67 @@ class WinogradScores(SchemaScores, Result):
         yield f"{self.alone:,} schemas without their pair are not in the pairs{ties}; {chance}"
 
 
+# Multiple choice --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MinimalPairs(Accuracy, Result):
+    """{model} on {test}: whether the acceptable sentence is likelier."""
+
+    phenomena: dict[str, Accuracy]
+    paradigms: dict[str, Accuracy]
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")
+
+
+@dataclass(frozen=True)
+class FewShotScore(Row):
+    """Accuracy with k examples in the prompt, over orders, with bootstrap intervals."""
+
+    k: int
+    accuracy: float = shown("{:.1%}")
+    low: float = shown("{:.1%}")
+    high: float = shown("{:.1%}")
+    worst: float = shown("{:.1%}", title="worst order")
+    best: float = shown("{:.1%}", title="best order")
+    calibrated: float = shown("{:.1%}")
+    """Divided by what the model says to prompts without content."""
+    calibrated_low: float = shown("{:.1%}", title="low")
+    calibrated_high: float = shown("{:.1%}", title="high")
+
+
+@dataclass(frozen=True)
+class FewShot(Result):
+    """{model} on {test}."""
+
+    questions: int
+    orders: int
+    score: str
+    majority: float = shown("{:.1%}")
+    """The share of the most frequent answer; of questions with choices of their own, its place."""
+    by_k: list[FewShotScore] = shown(title="examples in the prompt")
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")
+
+    def plot(self) -> Any:
+        """Accuracy by the number of examples, plain and calibrated, with intervals."""
+        from regard.look.picture import new_figure
+
+        figure = new_figure(6, 4)
+        axes, k = figure.subplots(), [str(row.k) for row in self.by_k]
+        for name, low, high in (
+            ("accuracy", "low", "high"),
+            ("calibrated", "calibrated_low", "calibrated_high"),
+        ):
+            middle, *ends = ([getattr(r, f) for r in self.by_k] for f in (name, low, high))
+            (line,) = axes.plot(k, middle, "o-", label=name)
+            axes.fill_between(k, ends[0], ends[1], alpha=0.2, color=line.get_color())
+        axes.axhline(self.majority, ls=":", color="grey", label="most frequent answer")
+        axes.set(xlabel="examples in the prompt", ylabel="accuracy", title=self.title())
+        axes.legend()
+        return figure
+
+
 # Vectors of words -------------------------------------------------------------------------------
 
 

@@ -78,7 +78,9 @@ def build(base: Path) -> dict[str, str]:
         make(f"tokens train {words} --out {base / name} {TOKENIZERS[name]}")
     save_models(base)
     shutil.copytree(base / "t5", base / "t5_copy")
-    places |= {"vit": str(base / "vit"), "t5_copy": str(base / "t5_copy")}
+    shutil.copytree(base / "gpt2", base / "chat")
+    (base / "chat" / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    places |= {name: str(base / name) for name in ("vit", "t5_copy", "chat")}
     for name, line in TRAINED.items():
         places[name] = str(base / name)
         make(f"{line.format(**places)} --out {base / name}")
@@ -124,6 +126,10 @@ def texts() -> dict[str, tuple[str, str]]:
         "questions": ("questions.txt", ": people\nman woman king queen\nking queen man woman\n"),
         "similar": ("similar.tsv", "king\tqueen\t8.5\ncat\tdog\t7\nman\ttree\t1\nred\tsees\t0.5\n"),
         "prompts": ("prompts.tsv", PROMPTS),
+        "labelled": ("labelled.tsv", lines(f"cat {n}\t{n % 2}" for n in range(9))),
+        "unlabelled": ("unlabelled.csv", "text,mark\nthe cat,1\n"),
+        "choices": ("choices.jsonl", CHOICES),
+        "minimal_pairs": ("minimal_pairs.jsonl", MINIMAL_PAIRS),
         "prompts_bad": ("prompts_bad.tsv", "the cat\tthe\n"),
         "names_text": ("names.txt", lines(INDIRECT_OBJECTS)),
         "river": ("river.txt", lines(["the cat sat on the mat", "the old cat sees the dog"])),
@@ -171,6 +177,17 @@ the dog likes the cat, and _ is fine\tthe dog\tthe cat\ta\t1
 the dog likes the cat, and _ is old\tthe dog\tthe cat\tb\t1
 the king sees the tree, and _ runs\tthe king\tthe tree\ta\t2
 the king sees the tree, and _ is red\tthe king\tthe tree\tb\t2
+"""
+CHAT_TEMPLATE = """{% for m in messages %}
+{{ m.role[0] }}: {{ m.content }}
+{% endfor %}
+{% if messages[0].content == "no" %}{{ raise_exception("not that") }}{% endif %}
+{{ 'a:' if add_generation_prompt }}"""
+CHOICES = """{"question": "the cat", "choices": ["sat", "on the mat"], "answer": 0}
+{"question": "the dog", "choices": ["a", "the", "log"], "answer": "log"}
+"""
+MINIMAL_PAIRS = """{"sentence_good": "the cat sat", "sentence_bad": "cat the sat", "UID": "order"}
+{"sentence_good": "the dogs are", "sentence_bad": "the dogs is", "UID": "agreement"}
 """
 PROMPTS = """the cat sat on\tthe dog sat on\t the\t a
 a cat sat on\ta dog sat on\t the\t a

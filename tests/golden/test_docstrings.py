@@ -31,6 +31,8 @@ NAMES = {  # what an example calls it: what stands there
     "reviews.tsv": "reviews",
     "grades.tsv": "grades",
     "schemas.tsv": "schemas",
+    "blimp.jsonl": "minimal_pairs",
+    "questions.jsonl": "choices",
     "questions-words.txt": "questions",
     "wordsim353.tsv": "similar",
     "titles.txt": "sources",
@@ -44,6 +46,7 @@ NAMES = {  # what an example calls it: what stands there
     "gpt2": "gpt2",
 }
 OTHERS = {  # where a command needs another one
+    "chat": {"folder": "chat"},
     "evaluate ioi": {"folder": "names"},
     "fill": {"folder": "bert"},
     "look circuit": {"pairs.tsv": "prompts"},
