@@ -73,16 +73,8 @@ def attention(
 
     kit = open_kit(model, precision)
     with kit.edit(edit):
-        return map_attention(
-            kit,
-            text,
-            target,
-            stack=stack,
-            head=head,
-            effects=effects,
-            max_tokens=max_tokens,
-            heading=f"{name_of(model)}: {text}"[:200],
-        )
+        heading = f"{name_of(model)}: {text}"[:200]
+        return map_attention(kit, text, target, stack, head, effects, max_tokens, heading)
 
 
 @verb
@@ -129,16 +121,8 @@ def heads(
     lines = read_lines(corpus) if corpus is not None else None if text is None else [text]
     kit = open_kit(model, None)
     with kit.edit(edit):
-        return measure_heads(
-            kit,
-            name_of(model),
-            lines,
-            length=length,
-            rows=batch,
-            sort=sort,
-            top=top,
-            measured_on=text if corpus is None else str(corpus),
-        )
+        measured_on = text if corpus is None else str(corpus)
+        return measure_heads(kit, name_of(model), lines, measured_on, length, batch, sort, top)
 
 
 @verb
@@ -174,9 +158,9 @@ def lens(
     from regard.loading import open_kit
     from regard.look.logit_lens import read_lens
 
-    kit, words = open_kit(model, None), {"target": target, "against": against}
+    kit = open_kit(model, None)
     with kit.edit(edit):
-        return read_lens(kit, name_of(model), text, **words, neurons=neurons, top=top)
+        return read_lens(kit, name_of(model), text, target, against, neurons, top)
 
 
 @verb
@@ -217,9 +201,9 @@ def extract(
 
     check_new(Path(out), DOING)  # before a model is opened
     kit, several = open_kit(model, "fp32"), [texts] if isinstance(texts, str) else texts
-    how = {"position": position, "head": head, "precision": precision}
     with kit.edit(edit):
-        return extract_corpus(kit, name_of(model), several, tap, Path(out), **how)  # type: ignore[arg-type]
+        how = position, head, precision
+        return extract_corpus(kit, name_of(model), several, tap, Path(out), *how)
 
 
 @verb
@@ -265,18 +249,8 @@ def explain(
     from regard.look.attribution import explain_text
 
     kit = open_kit(model, None)  # plain maps: packed ones have no gradient
-    return explain_text(
-        kit,
-        text,
-        target,
-        against,
-        method=method,
-        compare=compare,
-        steps=steps,
-        samples=samples,
-        baseline=baseline,
-        metric=metric,
-    )
+    how = method, compare, steps, samples, baseline, metric
+    return explain_text(kit, text, target, against, *how)
 
 
 @verb

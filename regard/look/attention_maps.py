@@ -28,7 +28,7 @@ from regard.look.attention_patterns import attention_names
 from regard.look.edits import HEAD, patch
 from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
-from regard.look.logit_lens import written_norms
+from regard.look.logit_lens import value_norms
 from regard.look.results import (
     LEVELS,
     AttentionMaps,
@@ -78,13 +78,12 @@ WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few min
 def map_attention(
     kit: Kit,
     text: str,
-    target: str | None = None,
-    *,
-    stack: StackName | None = None,
-    head: str | None = None,
-    effects: bool | None = None,
-    max_tokens: int = LONGEST,
-    heading: str = "",
+    target: str | None,
+    stack: StackName | None,
+    head: str | None,
+    effects: bool | None,
+    max_tokens: int,
+    heading: str,
 ) -> AttentionMaps:
     """The maps of a text; of an encoder-decoder without `target` its own translation is mapped.
 
@@ -201,8 +200,7 @@ def collect_maps(
                     total += pattern.sum(0).cpu()
                     attention = hooked.model.get_submodule(name.removesuffix(".pattern"))
                     if isinstance(attention, Attention) and attention.o.weight.numel():
-                        each = attention.per_head(seen[value].float().transpose(1, 2))
-                        norms.append(written_norms(attention, each.transpose(1, 2))[0].cpu())
+                        norms.append(value_norms(attention, seen[value].float())[0].cpu())
         heads, facts, tiles = (list(each) for each in zip(*blocks, strict=True))
         mean = sparse_map(total / sum(map(len, heads)), kept)
         small, written = torch.stack(tiles).numpy(), torch.stack(norms).numpy() if norms else None

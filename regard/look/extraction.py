@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,8 +53,6 @@ class CorpusCounts:
     """Texts that could not be read."""
     short: int = 0
     """Texts without a token at the position asked for."""
-    digest: Any = field(default_factory=hashlib.sha256)
-    """Of all texts, each with the end of its line."""
 
 
 def extract_corpus(
@@ -63,10 +61,9 @@ def extract_corpus(
     texts: Iterable[str | RegardError],
     taps: str | Iterable[str],
     out: Path,
-    *,
-    position: int | str = "all",
-    head: int | None = None,
-    precision: Literal["fp32", "bf16"] = "fp32",
+    position: int | str,
+    head: int | None,
+    precision: Literal["fp32", "bf16"],
 ) -> Extraction:
     """Write what passes taps for the tokens of texts to a folder that `Extracted` opens.
 
@@ -77,11 +74,11 @@ def extract_corpus(
         raise UsageError(DOING, f"a model that reads {kind}", "one that reads text")
     kit.hooked.check_alone("a corpus, whose texts run together")
     selection = select_taps(kit.hooked, taps, position, head, DTYPES[precision])
-    counts, start = CorpusCounts(), time.monotonic()
+    counts, digest, start = CorpusCounts(), hashlib.sha256(), time.monotonic()
     batch_tokens = CPU_TOKENS if kit.device.type == "cpu" else GPU_TOKENS
     with open_writer(out) as writer:
         row_bytes = count_row_bytes(kit.hooked, selection)
-        read = track(read_corpus(kit, texts, selection, row_bytes, counts), DOING)
+        read = track(read_corpus(kit, texts, selection, row_bytes, counts, digest), DOING)
         for group in group_texts(read, selection, SHARD_BYTES // row_bytes):
             writer.write(gather_rows(kit.hooked, group, selection, batch_tokens))
         writer.wait()
@@ -94,11 +91,8 @@ def extract_corpus(
             "position": selection.position,
             "head": selection.head,
             "tokens_of": "source" if selection.source else "target" if pair else "text",
-            "texts": counts.texts,
-            "tokens": counts.tokens,
-            "skipped": counts.skipped,
-            "short": counts.short,
-            "texts_sha256": counts.digest.hexdigest(),
+            **vars(counts),
+            "texts_sha256": digest.hexdigest(),
         }
         sizes = writer.finish(about | {"weights_sha256": weight_hash(kit.model)})
     if counts.skipped > FAULTS:
@@ -138,8 +132,12 @@ def read_corpus(
     selection: Selection,
     row_bytes: int,
     counts: CorpusCounts,
+    digest: Any,
 ) -> Iterator[TextIds]:
-    """Texts as ids; one that cannot be read is told, the others are done."""
+    """Texts as ids; one that cannot be read is told, the others are done.
+
+    `digest` is of all texts, each with the end of its line.
+    """
 
     def needed(length: int) -> int:  # what lives, and what the taps keep
         return 2 * row_bytes * length + run_bytes(kit, length)
@@ -151,7 +149,7 @@ def read_corpus(
     fitting = longest_that_fits(max(limits) + 1, needed, free)
     for number, text in enumerate(texts):
         counts.texts += 1
-        counts.digest.update((text if isinstance(text, str) else "").encode() + b"\n")
+        digest.update((text if isinstance(text, str) else "").encode() + b"\n")
         try:
             ids = encode_text(kit, number, text, selection.target)
             for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):

@@ -59,13 +59,8 @@ def read_prompts(path: str | Path) -> list[PromptPair]:
     return prompts
 
 
-class AskedPair(NamedTuple):
-    """A pair as a model reads it."""
-
-    clean: AskedText
-    corrupt: AskedText
-    good: str
-    bad: str | None
+AskedPair = tuple[AskedText, AskedText, str, str | None]
+"""A pair as a model reads it: clean, corrupted, answer, other answer."""
 
 
 def read_pair(kit: Kit, pair: PromptPair, number: int) -> AskedPair:
@@ -81,21 +76,21 @@ def read_pair(kit: Kit, pair: PromptPair, number: int) -> AskedPair:
     clean, corrupt = (read_asked(kit, text, doing, begun) for text in (pair.clean, pair.corrupt))
     if len(clean.ids) == len(corrupt.ids) and clean.gap != corrupt.gap:
         raise DataError(doing, f"gaps at different tokens: {pair.clean!r}", "one place for both")
-    return AskedPair(clean, corrupt, good, bad)
+    return clean, corrupt, good, bad
 
 
 def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
     """Prompts as batches on the model's device; twins must have as many tokens."""
     tokenizer = kit.text_tokenizer
     asked = [read_pair(kit, pair, number) for number, pair in enumerate(prompts, 1)]
-    cleans = [pair.clean for pair in asked]
-    check_lengths(kit, asked)
+    cleans, corrupts = [pair[0] for pair in asked], [pair[1] for pair in asked]
+    check_lengths(kit, cleans, corrupts)
     notes: dict[str, None] = {}  # each once
-    good = [find_token(tokenizer, x.clean.before, x.good, notes.setdefault) for x in asked]
+    good = [find_token(tokenizer, x.before, word, notes.setdefault) for x, _, word, _ in asked]
     bad = [
-        find_token(tokenizer, x.clean.before, x.bad, notes.setdefault)
-        for x in asked
-        if x.bad is not None  # of all lines or of none
+        find_token(tokenizer, x.before, word, notes.setdefault)
+        for x, _, _, word in asked
+        if word is not None  # of all lines or of none
     ]
     for text in list(notes)[:SHOWN]:
         note(text)
@@ -115,15 +110,16 @@ def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
     ]
     numbers = {kind: n for n, kind in enumerate(dict.fromkeys(kinds))}
     templates = torch.tensor([numbers[kind] for kind in kinds])
-    clean, corrupt = ([x.ids for x in side] for side in (cleans, [x.corrupt for x in asked]))
+    clean, corrupt = ([x.ids for x in side] for side in (cleans, corrupts))
     return Pairs(kit.batch(clean, written), kit.batch(corrupt, written), goal, templates)
 
 
-def check_lengths(kit: Kit, pairs: Sequence[AskedPair]) -> None:
+def check_lengths(kit: Kit, clean: Sequence[AskedText], corrupt: Sequence[AskedText]) -> None:
     """Refuse pairs of unequal length, their tokens shown side by side."""
     unequal = []
-    for number, pair in enumerate(pairs, 1):
-        sides = pair.clean.ids, pair.corrupt.ids
+    for number, sides in enumerate(
+        ((a.ids, b.ids) for a, b in zip(clean, corrupt, strict=True)), 1
+    ):
         if len(sides[0]) != len(sides[1]):
             labels = (token_labels(kit.text_tokenizer, ids, "source") for ids in sides)
             rows = "\n    ".join(" | ".join(map(str.strip, tokens)) for tokens in labels)
