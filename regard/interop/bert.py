@@ -94,8 +94,7 @@ BERT = Table(
         TensorRow("front.segments", "embeddings.token_type_embeddings"),
         TensorRow("front.norm", "embeddings.LayerNorm"),
         TensorRow(
-            "encoder.blocks.{i}.attn.{q,k,v}",
-            "encoder.layer.{i}.attention.self.{query,key,value}",
+            "encoder.blocks.{i}.attn.{q,k,v}", "encoder.layer.{i}.attention.self.{query,key,value}"
         ),
         TensorRow("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
         TensorRow("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.attention.output.LayerNorm"),

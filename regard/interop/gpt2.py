@@ -4,10 +4,7 @@ from regard.interop.table import BODY, SPLIT, TRANSPOSE, Key, Table, TensorRow, 
 
 GPT2 = Table(
     family="gpt2",
-    variants={
-        "GPT2LMHeadModel": language_model("transformer.", tied=True),
-        "GPT2Model": BODY,
-    },
+    variants={"GPT2LMHeadModel": language_model("transformer.", tied=True), "GPT2Model": BODY},
     config={
         "{front,decoder.block}.dim": Key("n_embd"),
         "decoder.depth": Key("n_layer"),

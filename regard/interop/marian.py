@@ -50,7 +50,7 @@ MARIAN = Table(
                 TensorRow("head.out.weight", "lm_head.weight"),
                 TensorRow("head.out.bias", "final_logits_bias", UNSQUEEZE),
             ),
-        ),
+        )
     },
     config=SIZES
     | {

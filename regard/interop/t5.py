@@ -38,7 +38,7 @@ T5 = Table(
                 ),
                 "head.tied": ManyKeys(read_tied, lambda v: {"tie_word_embeddings": v}),
             },
-        ),
+        )
     },
     config={
         "{front,target,encoder.block,decoder.block}.dim": Key("d_model"),

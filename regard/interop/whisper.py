@@ -10,7 +10,7 @@ WHISPER = Table(
     variants={
         "WhisperForConditionalGeneration": Variant(
             prefix="model.", rows=(TensorRow("head.out", "proj_out"),)
-        ),
+        )
     },
     config=SIZES
     | {

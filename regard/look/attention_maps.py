@@ -157,9 +157,7 @@ def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMa
 
 @torch.no_grad()
 def collect_maps(
-    hooked: HookedModel,
-    batch: Batch,
-    sides: Mapping[str, Sequence[str]],
+    hooked: HookedModel, batch: Batch, sides: Mapping[str, Sequence[str]]
 ) -> AttentionMaps:
     """Run one text, read every pattern, a few blocks at a time, and keep what pictures need.
 

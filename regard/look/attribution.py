@@ -22,11 +22,11 @@ from torch import Tensor
 from regard.ambient import current, note
 from regard.data import statistics
 from regard.errors import DataError, RegardError, RegardWarning, UsageError, did_you_mean
-from regard.look.answer_tokens import AskedText, find_token, read_asked
 from regard.look.labels import token_label, token_labels
 from regard.look.lime import fit_lime
 from regard.look.masked_input import Baseline, MaskedInput, SetFunction, run_in_chunks
 from regard.look.patching import Goal, goal_columns, head_sites
+from regard.look.prompts import AskedText, find_token, read_asked
 from regard.look.results import Attribution, AttributionComparison, Method, MethodScores
 from regard.look.rollout import flow, mix_residual, rollout
 from regard.look.shap import shapley_values

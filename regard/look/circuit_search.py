@@ -363,11 +363,7 @@ def reading_ends(
 
 
 def pull_back(
-    attn: Attention,
-    kind: str,
-    x: Tensor,
-    gradient: Tensor,
-    rotation: tuple[Tensor, Tensor] | None,
+    attn: Attention, kind: str, x: Tensor, gradient: Tensor, rotation: tuple[Tensor, Tensor] | None
 ) -> Tensor:
     """A gradient at q, k or v (B, T, H, K) as that at a stream of each head's own (B, T, H, D)."""
     linear: nn.Linear = getattr(attn, kind)

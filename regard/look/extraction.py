@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,13 +19,7 @@ from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, open_writer
-from regard.look.activations import (
-    Selection,
-    TextIds,
-    gather_rows,
-    read_batch,
-    select_taps,
-)
+from regard.look.activations import Selection, TextIds, gather_rows, read_batch, select_taps
 from regard.look.hooks import HookedModel
 from regard.look.results import Extraction
 from regard.look.text_limits import free_bytes, longest_that_fits, max_tokens_of, run_bytes
@@ -53,6 +47,8 @@ class CorpusCounts:
     """Texts that could not be read."""
     short: int = 0
     """Texts without a token at the position asked for."""
+    digest: Any = field(default_factory=hashlib.sha256)
+    """Of all texts, each with the end of its line."""
 
 
 def extract_corpus(
@@ -74,11 +70,11 @@ def extract_corpus(
         raise UsageError(DOING, f"a model that reads {kind}", "one that reads text")
     kit.hooked.check_alone("a corpus, whose texts run together")
     selection = select_taps(kit.hooked, taps, position, head, DTYPES[precision])
-    counts, digest, start = CorpusCounts(), hashlib.sha256(), time.monotonic()
+    counts, start = CorpusCounts(), time.monotonic()
     batch_tokens = CPU_TOKENS if kit.device.type == "cpu" else GPU_TOKENS
     with open_writer(out) as writer:
         row_bytes = count_row_bytes(kit.hooked, selection)
-        read = track(read_corpus(kit, texts, selection, row_bytes, counts, digest), DOING)
+        read = track(read_corpus(kit, texts, selection, row_bytes, counts), DOING)
         for group in group_texts(read, selection, SHARD_BYTES // row_bytes):
             writer.write(gather_rows(kit.hooked, group, selection, batch_tokens))
         writer.wait()
@@ -91,8 +87,11 @@ def extract_corpus(
             "position": selection.position,
             "head": selection.head,
             "tokens_of": "source" if selection.source else "target" if pair else "text",
-            **vars(counts),
-            "texts_sha256": digest.hexdigest(),
+            "texts": counts.texts,
+            "tokens": counts.tokens,
+            "skipped": counts.skipped,
+            "short": counts.short,
+            "texts_sha256": counts.digest.hexdigest(),
         }
         sizes = writer.finish(about | {"weights_sha256": weight_hash(kit.model)})
     if counts.skipped > FAULTS:
@@ -132,12 +131,8 @@ def read_corpus(
     selection: Selection,
     row_bytes: int,
     counts: CorpusCounts,
-    digest: Any,
 ) -> Iterator[TextIds]:
-    """Texts as ids; one that cannot be read is told, the others are done.
-
-    `digest` is of all texts, each with the end of its line.
-    """
+    """Texts as ids; one that cannot be read is told, the others are done."""
 
     def needed(length: int) -> int:  # what lives, and what the taps keep
         return 2 * row_bytes * length + run_bytes(kit, length)
@@ -149,7 +144,7 @@ def read_corpus(
     fitting = longest_that_fits(max(limits) + 1, needed, free)
     for number, text in enumerate(texts):
         counts.texts += 1
-        digest.update((text if isinstance(text, str) else "").encode() + b"\n")
+        counts.digest.update((text if isinstance(text, str) else "").encode() + b"\n")
         try:
             ids = encode_text(kit, number, text, selection.target)
             for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):

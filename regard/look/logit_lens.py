@@ -86,13 +86,7 @@ def follow_token(scores: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def read_lens(
-    kit: Kit,
-    name: str,
-    text: str,
-    target: str | None,
-    against: str | None,
-    neurons: bool,
-    top: int,
+    kit: Kit, name: str, text: str, target: str | None, against: str | None, neurons: bool, top: int
 ) -> Lens:
     """Follow one token, the target or else the likeliest, through the layers of a model."""
     last_stack(kit.model, LOOKING)  # says so where there is none

@@ -23,13 +23,7 @@ from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
 from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
-from regard.look.activations import (
-    Take,
-    WordTokens,
-    find_word_tokens,
-    select_taps,
-    word_vectors,
-)
+from regard.look.activations import Take, WordTokens, find_word_tokens, select_taps, word_vectors
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
 from regard.look.text_limits import max_tokens_of
 
@@ -211,11 +205,7 @@ def fit_regularised(train: Labelled, dev: Labelled, classes: int) -> tuple[Tenso
 
 
 def fit_linear(
-    x: Tensor,
-    y: Tensor,
-    classes: int,
-    l2: float = 1.0,
-    start: tuple[Tensor, Tensor] | None = None,
+    x: Tensor, y: Tensor, classes: int, l2: float = 1.0, start: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Multinomial logistic regression: weight (C, D) and bias (C,) with the least
 
@@ -343,11 +333,7 @@ def probe_vectors(
 
 
 def online_bits(
-    kind: ProbeKind,
-    train: Labelled,
-    dev: Labelled,
-    classes: int,
-    seed: int = 0,
+    kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
 ) -> float:
     """Bits that tell the labels to someone who has the vectors (Voita and Titov 2020).
 
