@@ -95,7 +95,7 @@ class Parsed(NamedTuple):
     vectors: list[Tensor]
     true: list[Tensor]
 
-    def mean_error(self, matrix: Tensor, kind: Kind, some: Tensor) -> Tensor:
+    def mean_error(self, matrix: Tensor, some: Tensor, kind: Kind) -> Tensor:
         """Mean over some sentences of the mean absolute error in each."""
         places = some.tolist()
         z = pad_sequence([self.vectors[n] for n in places], batch_first=True) @ matrix.T
@@ -135,7 +135,9 @@ def fit_structure(
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
 
-    losses = [(partial(part.mean_error, matrix, kind), len(part.true)) for part in (train, dev)]
+    losses = [
+        (partial(part.mean_error, matrix, kind=kind), len(part.true)) for part in (train, dev)
+    ]
     (kept,) = descend([matrix], losses, ROWS, size * RATE, generator)
     return StructuralProbe(kind, mean, spread, kept)
 
