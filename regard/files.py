@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -155,6 +156,20 @@ def read_arrays(path: Path) -> dict[str, Any]:
         raise DataError(f"opening {path.parent}", f"no {path.name}", "the model's weights")
     read_shapes(path)  # which says that a file was cut
     return load_file(path)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Any], format: str | None = None) -> None:
+    """A safetensors file; what the disk refuses is an OSError, as of any other file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    try:
+        save_file(dict(tensors), path, metadata=None if format is None else {"format": format})
+    except SafetensorError as error:
+        code = re.search(r"os error (\d+)", str(error))  # the library's only trace of errno
+        if code is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
 
 
 def take_ids(arrays: Mapping[str, Any], name: str, size: int, below: int) -> Any:

@@ -13,9 +13,9 @@ from regard.errors import DataError, UsageError
 from regard.evaluate.results import (
     AnalogyScores,
     ClassScores,
-    NumberScores,
     FewShot,
     MinimalPairs,
+    NumberScores,
     Perplexity,
     SectionScore,
     SimilarityScore,

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from regard.interop.table import DUPLICATE, LABELS, Key, ManyKeys, Table, TensorRow, Variant, act
+from regard.interop.table import (
+    BODY,
+    DUPLICATE,
+    Fields,
+    Key,
+    ManyKeys,
+    Table,
+    TensorRow,
+    Variant,
+    act,
+    classifier,
+    language_model,
+)
 
-ENCODER_SIZES = (
-    ("{front,encoder.block}.dim", Key("hidden_size")),
-    ("encoder.depth", Key("num_hidden_layers")),
-    ("encoder.block.heads", Key("num_attention_heads")),
-    ("encoder.block.hidden", Key("intermediate_size")),
-    ("encoder.block.act", act("hidden_act", "gelu")),
-)
+ENCODER_SIZES: Fields = {
+    "{front,encoder.block}.dim": Key("hidden_size"),
+    "encoder.depth": Key("num_hidden_layers"),
+    "encoder.block.heads": Key("num_attention_heads"),
+    "encoder.block.hidden": Key("intermediate_size"),
+    "encoder.block.act": act("hidden_act", "gelu"),
+}
 """Of BERT and ViT."""
-VOCAB = ("front.vocab", Key("vocab_size"))
-MASKED = (
-    ("{head.size,front.vocab}", Key("vocab_size")),
-    ("head.tied", Key("tie_word_embeddings", True)),
-)
-CLASSES = (VOCAB, ("head.size", LABELS))
+VOCAB, MASKED = BODY.config, language_model("", tied=True).config
+CLASSES = TensorRow("head.out", "classifier")
 POOLED = {"head.take": "first", "head.transform": "tanh"}
-TAGS = Variant("bert.", (TensorRow("head.out", "classifier"),), CLASSES, {"head.bias": True})
 
 
 def output(head: str) -> tuple[TensorRow, ...]:
@@ -38,7 +45,7 @@ BERT = Table(
     family="bert",
     variants={
         "BertModel": Variant(
-            rows=(TensorRow("head.dense", "pooler.dense"),), config=(VOCAB,), fixed=POOLED
+            rows=(TensorRow("head.dense", "pooler.dense"),), config=VOCAB, fixed=POOLED
         ),
         "BertForMaskedLM": Variant(
             prefix="bert.",
@@ -47,30 +54,29 @@ BERT = Table(
                 TensorRow("head.norm", "cls.predictions.transform.LayerNorm"),
                 *output("cls.predictions"),
             ),
-            config=(
-                *MASKED,
-                ("head.transform", act("hidden_act", "gelu")),
-                ("head.eps", Key("layer_norm_eps", 1e-12)),
-            ),
+            config=MASKED
+            | {
+                "head.transform": act("hidden_act", "gelu"),
+                "head.eps": Key("layer_norm_eps", 1e-12),
+            },
             fixed={"{head.norm,head.bias}": True},
         ),
-        "BertForSequenceClassification": Variant(
-            prefix="bert.",
-            rows=(
-                TensorRow("head.dense", "bert.pooler.dense"),
-                TensorRow("head.out", "classifier"),
-            ),
-            config=CLASSES,
-            fixed=POOLED | {"head.bias": True},
+        "BertForSequenceClassification": classifier(
+            "bert.",
+            TensorRow("head.dense", "bert.pooler.dense"),
+            CLASSES,
+            bias=True,
+            take="first",
+            transform="tanh",
         ),
-        "BertForTokenClassification": TAGS,
+        "BertForTokenClassification": classifier("bert.", CLASSES, bias=True),
     },
-    config=(
-        *ENCODER_SIZES,
-        ("{encoder.block,front}.eps", Key("layer_norm_eps", 1e-12)),
-        ("front.length", Key("max_position_embeddings", 512)),
-        ("front.segments", Key("type_vocab_size", 2)),
-    ),
+    config=ENCODER_SIZES
+    | {
+        "{encoder.block,front}.eps": Key("layer_norm_eps", 1e-12),
+        "front.length": Key("max_position_embeddings", 512),
+        "front.segments": Key("type_vocab_size", 2),
+    },
     fixed={
         "encoder.block.norm_at": "post",
         "encoder.final_norm": False,
@@ -84,8 +90,7 @@ BERT = Table(
         TensorRow("front.segments", "embeddings.token_type_embeddings"),
         TensorRow("front.norm", "embeddings.LayerNorm"),
         TensorRow(
-            "encoder.blocks.{i}.attn.{q,k,v}",
-            "encoder.layer.{i}.attention.self.{query,key,value}",
+            "encoder.blocks.{i}.attn.{q,k,v}", "encoder.layer.{i}.attention.self.{query,key,value}"
         ),
         TensorRow("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
         TensorRow("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.attention.output.LayerNorm"),
@@ -109,38 +114,32 @@ ROBERTA = replace(
                 TensorRow("head.norm", "lm_head.layer_norm"),
                 *output("lm_head"),
             ),
-            config=(*MASKED, ("head.eps", Key("layer_norm_eps", 1e-12))),
+            config=MASKED | {"head.eps": Key("layer_norm_eps", 1e-12)},
             fixed={"{head.norm,head.bias}": True, "head.transform": "gelu"},
         ),
-        "RobertaForSequenceClassification": Variant(
-            prefix="roberta.",
-            rows=(
-                TensorRow("head.dense", "classifier.dense"),
-                TensorRow("head.out", "classifier.out_proj"),
-            ),
-            config=CLASSES,
-            fixed=POOLED | {"head.bias": True},
+        "RobertaForSequenceClassification": classifier(
+            "roberta.",
+            TensorRow("head.dense", "classifier.dense"),
+            TensorRow("head.out", "classifier.out_proj"),
+            bias=True,
+            take="first",
+            transform="tanh",
         ),
-        "RobertaForTokenClassification": replace(TAGS, prefix="roberta."),
+        "RobertaForTokenClassification": classifier("roberta.", CLASSES, bias=True),
     },
-    config=(
-        *BERT.config,
-        # Positions start after the padding id, so that many rows of the table are never used.
-        (
-            "front.offset",
-            ManyKeys(
-                lambda config: 1 + config.get("pad_token_id", 1),
-                lambda offset: {"pad_token_id": offset - 1},
-            ),
-        ),
-    ),
+    config=BERT.config
+    | {  # Positions start after the padding id, so that many rows of the table are never used.
+        "front.offset": ManyKeys(
+            lambda config: 1 + config.get("pad_token_id", 1), lambda n: {"pad_token_id": n - 1}
+        )
+    },
     ignore=("*embeddings.position_ids", "lm_head.decoder.bias"),
 )
 
 DISTILBERT = Table(
     family="distilbert",
     variants={
-        "DistilBertModel": Variant(config=(VOCAB,)),
+        "DistilBertModel": BODY,
         "DistilBertForMaskedLM": Variant(
             prefix="distilbert.",
             rows=(
@@ -148,25 +147,27 @@ DISTILBERT = Table(
                 TensorRow("head.norm", "vocab_layer_norm"),
                 TensorRow("head.out", "vocab_projector"),
             ),
-            config=(*MASKED, ("head.transform", act("activation", "gelu"))),
+            config=MASKED | {"head.transform": act("activation", "gelu")},
             fixed={"{head.norm,head.bias}": True, "head.eps": 1e-12},
         ),
-        "DistilBertForSequenceClassification": Variant(
-            prefix="distilbert.",
-            rows=(TensorRow("head.dense", "pre_classifier"), TensorRow("head.out", "classifier")),
-            config=CLASSES,
-            fixed={"head.take": "first", "head.transform": "relu", "head.bias": True},
+        "DistilBertForSequenceClassification": classifier(
+            "distilbert.",
+            TensorRow("head.dense", "pre_classifier"),
+            CLASSES,
+            bias=True,
+            take="first",
+            transform="relu",
         ),
-        "DistilBertForTokenClassification": replace(TAGS, prefix="distilbert."),
+        "DistilBertForTokenClassification": classifier("distilbert.", CLASSES, bias=True),
     },
-    config=(
-        ("{front,encoder.block}.dim", Key("dim")),
-        ("encoder.depth", Key("n_layers")),
-        ("encoder.block.heads", Key("n_heads")),
-        ("encoder.block.hidden", Key("hidden_dim")),
-        ("encoder.block.act", act("activation", "gelu")),
-        ("front.length", Key("max_position_embeddings", 512)),
-    ),
+    config={
+        "{front,encoder.block}.dim": Key("dim"),
+        "encoder.depth": Key("n_layers"),
+        "encoder.block.heads": Key("n_heads"),
+        "encoder.block.hidden": Key("hidden_dim"),
+        "encoder.block.act": act("activation", "gelu"),
+        "front.length": Key("max_position_embeddings", 512),
+    },
     fixed=BERT.fixed | {"{encoder.block,front}.eps": 1e-12},
     rows=(
         TensorRow("front.tokens", "embeddings.word_embeddings"),

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import DataError
-from regard.files import BROKEN, cannot_write, corrupt, read_json, read_shapes, sync
+from regard.files import BROKEN, cannot_write, corrupt, read_json, read_shapes, sync, write_tensors
 from regard.model.int8 import LEVELS, peaks, to_levels
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -131,7 +130,7 @@ def write_folder(
         # Inside the folder, so that a rename never crosses file systems.
         with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as draft:
             part = Path(draft)
-            _save(weights, part / SINGLE)
+            write_tensors(part / SINGLE, weights, "pt")  # transformers asks for the format
             described = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
             sides = {**(files or {}), CONFIG: described.encode()}
             for side, content in sides.items():
@@ -150,16 +149,6 @@ def write_folder(
     except OSError as error:
         needed = f"about {sum(tensor.nbytes for tensor in weights.values()):,} bytes of room"
         raise cannot_write(folder, error, needed) from error
-
-
-def _save(weights: dict[str, Tensor], path: Path) -> None:
-    try:
-        save_file(weights, path, metadata={"format": "pt"})  # transformers asks for the format
-    except SafetensorError as error:
-        code = re.search(r"os error (\d+)", str(error))  # the library's only trace of errno
-        if code is None:
-            raise
-        raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
 
 
 # Weights as whole numbers: a quarter of the bytes of float32.

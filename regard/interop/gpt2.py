@@ -1,53 +1,38 @@
 """GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
 
 from regard.interop.table import (
-    LABELS,
+    BODY,
     SPLIT,
     TRANSPOSE,
     Key,
-    ManyKeys,
     Table,
     TensorRow,
-    Variant,
     act,
+    classifier,
+    language_model,
 )
-
-CLASSES = (("front.vocab", Key("vocab_size")), ("head.size", LABELS))
 
 GPT2 = Table(
     family="gpt2",
     variants={
-        "GPT2LMHeadModel": Variant(
-            prefix="transformer.",
-            rows=(TensorRow("head.out", "lm_head"),),
-            config=(
-                ("{head.size,front.vocab}", Key("vocab_size")),
-                ("head.tied", Key("tie_word_embeddings", True)),
-            ),
+        "GPT2LMHeadModel": language_model("transformer.", tied=True),
+        "GPT2Model": BODY,
+        "GPT2ForSequenceClassification": classifier(
+            "transformer.", TensorRow("head.out", "score"), take="last"
         ),
-        "GPT2Model": Variant(config=(("front.vocab", Key("vocab_size")),)),
-        "GPT2ForSequenceClassification": Variant(
-            "transformer.", (TensorRow("head.out", "score"),), CLASSES, {"head.take": "last"}
-        ),
-        "GPT2ForTokenClassification": Variant(
-            "transformer.", (TensorRow("head.out", "classifier"),), CLASSES, {"head.bias": True}
+        "GPT2ForTokenClassification": classifier(
+            "transformer.", TensorRow("head.out", "classifier"), bias=True
         ),
     },
-    config=(
-        ("{front,decoder.block}.dim", Key("n_embd")),
-        ("decoder.depth", Key("n_layer")),
-        ("decoder.block.heads", Key("n_head")),
-        (
-            "decoder.block.hidden",
-            ManyKeys(
-                lambda config: config.get("n_inner") or 4 * config["n_embd"],
-                lambda value: {"n_inner": value},
-            ),
-        ),
-        ("front.length", Key("n_positions")),
-        ("decoder.block.act", act("activation_function", "gelu_new")),
-        ("decoder.block.eps", Key("layer_norm_epsilon", 1e-5)),
-    ),
+    config={
+        "{front,decoder.block}.dim": Key("n_embd"),
+        "decoder.depth": Key("n_layer"),
+        "decoder.block.heads": Key("n_head"),
+        "decoder.block.hidden": Key("n_inner", lambda config: 4 * config["n_embd"]),
+        "front.length": Key("n_positions"),
+        "decoder.block.act": act("activation_function", "gelu_new"),
+        "decoder.block.eps": Key("layer_norm_epsilon", 1e-5),
+    },
     fixed={"decoder.block.causal": True, "front.position": "learned", "front.kind": "text"},
     rows=(
         TensorRow("front.tokens", "wte"),

@@ -6,7 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 from regard.errors import DataError
-from regard.interop.table import LABELS, Key, ManyKeys, Table, TensorRow, Variant, act
+from regard.interop.table import (
+    BODY,
+    Key,
+    ManyKeys,
+    Table,
+    TensorRow,
+    Variant,
+    act,
+    classifier,
+    language_model,
+)
 
 
 def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
@@ -49,63 +59,41 @@ def write_rotary(scaling: dict[str, Any] | None) -> dict[str, Any]:
     return {"rope_scaling": {"rope_type": "llama3", **named}}
 
 
-BIAS = (
-    "decoder.block.bias",
-    ManyKeys(read_bias, lambda bias: {"attention_bias": "q" in bias, "mlp_bias": "mlp" in bias}),
-)
-HEAD_DIM = (
-    "decoder.block.head_dim",
-    ManyKeys(
-        lambda config: config.get("head_dim"),
-        lambda value: {} if value is None else {"head_dim": value},  # Qwen 2 fails on null
-    ),
-)
-
-HEAD = Variant(
-    prefix="model.",
-    rows=(TensorRow("head.out", "lm_head"),),
-    config=(
-        ("{head.size,front.vocab}", Key("vocab_size")),
-        ("head.tied", Key("tie_word_embeddings", False)),
-    ),
-)
-BODY = Variant(config=(("front.vocab", Key("vocab_size")),))
-CLASSES = (*BODY.config, ("head.size", LABELS))
-SCORE = (TensorRow("head.out", "score"),)
-
-
 def variants(name: str) -> dict[str, Variant]:
     """The architectures of a family."""
+    score = TensorRow("head.out", "score")
     return {
-        f"{name}ForCausalLM": HEAD,
+        f"{name}ForCausalLM": language_model("model.", tied=False),
         f"{name}Model": BODY,
-        f"{name}ForSequenceClassification": Variant(
-            "model.", SCORE, CLASSES, {"head.take": "last"}
-        ),
-        f"{name}ForTokenClassification": Variant("model.", SCORE, CLASSES, {"head.bias": True}),
+        f"{name}ForSequenceClassification": classifier("model.", score, take="last"),
+        f"{name}ForTokenClassification": classifier("model.", score, bias=True),
     }
 
 
 LLAMA = Table(
     family="llama",
     variants=variants("Llama"),
-    config=(
-        ("{front,decoder.block}.dim", Key("hidden_size")),
-        ("decoder.depth", Key("num_hidden_layers")),
-        ("decoder.block.heads", Key("num_attention_heads")),
-        ("decoder.block.kv_heads", Key("num_key_value_heads", None)),
-        HEAD_DIM,
-        ("decoder.block.hidden", Key("intermediate_size")),
-        ("front.length", Key("max_position_embeddings", 2048)),
-        ("decoder.block.act", act("hidden_act", "silu")),
-        ("decoder.block.eps", Key("rms_norm_eps", 1e-6)),
-        (
-            "decoder.rotary_base",
-            ManyKeys(lambda c: float(rope(c)["rope_theta"]), lambda v: {"rope_theta": v}),
+    config={
+        "{front,decoder.block}.dim": Key("hidden_size"),
+        "decoder.depth": Key("num_hidden_layers"),
+        "decoder.block.heads": Key("num_attention_heads"),
+        "decoder.block.kv_heads": Key("num_key_value_heads", None),
+        "decoder.block.head_dim": ManyKeys(
+            lambda config: config.get("head_dim"),
+            lambda value: {} if value is None else {"head_dim": value},  # Qwen 2 fails on null
         ),
-        ("decoder.rotary_scaling", ManyKeys(read_rotary, write_rotary)),
-        BIAS,
-    ),
+        "decoder.block.hidden": Key("intermediate_size"),
+        "front.length": Key("max_position_embeddings", 2048),
+        "decoder.block.act": act("hidden_act", "silu"),
+        "decoder.block.eps": Key("rms_norm_eps", 1e-6),
+        "decoder.rotary_base": ManyKeys(
+            lambda config: float(rope(config)["rope_theta"]), lambda theta: {"rope_theta": theta}
+        ),
+        "decoder.rotary_scaling": ManyKeys(read_rotary, write_rotary),
+        "decoder.block.bias": ManyKeys(
+            read_bias, lambda bias: {"attention_bias": "q" in bias, "mlp_bias": "mlp" in bias}
+        ),
+    },
     fixed={
         "decoder.block.causal": True,
         "decoder.block.norm": "rms",
@@ -130,24 +118,19 @@ MISTRAL = replace(
     LLAMA,
     family="mistral",
     variants=variants("Mistral"),
-    config=(
-        *LLAMA.config,
-        # null is no window; left out, transformers takes 4096
-        (
-            "decoder.block.window",
-            ManyKeys(
-                lambda config: config.get("sliding_window", 4096),
-                lambda value: {"sliding_window": value},
-            ),
-        ),
-    ),
+    config=LLAMA.config
+    | {  # null is no window; left out, transformers takes 4096
+        "decoder.block.window": ManyKeys(
+            lambda config: config.get("sliding_window", 4096), lambda n: {"sliding_window": n}
+        )
+    },
 )
 
 QWEN2 = replace(
     LLAMA,
     family="qwen2",
     variants=variants("Qwen2"),
-    config=tuple(row for row in LLAMA.config if row != BIAS),
+    config={path: key for path, key in LLAMA.config.items() if path != "decoder.block.bias"},
     fixed=LLAMA.fixed | {"decoder.block.bias": ("q", "k", "v")},
 )
 
@@ -155,9 +138,6 @@ QWEN3 = replace(
     LLAMA,
     family="qwen3",
     variants=variants("Qwen3"),
-    config=(
-        *(row for row in LLAMA.config if row != HEAD_DIM),
-        ("decoder.block.head_dim", Key("head_dim", 128)),
-    ),
+    config=LLAMA.config | {"decoder.block.head_dim": Key("head_dim", 128)},
     fixed=LLAMA.fixed | {"decoder.block.qk_norm": True},
 )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from regard.interop.table import UNSQUEEZE, Key, ManyKeys, Table, TensorRow, Variant, act
+from regard.interop.table import UNSQUEEZE, Fields, Key, ManyKeys, Table, TensorRow, Variant, act
 
 # Sizes and layer names that Marian and Whisper share (both come from fairseq's layout).
-SIZES: tuple[tuple[str, Key | ManyKeys], ...] = (
-    ("{front,target,encoder.block,decoder.block}.dim", Key("d_model")),
-    ("encoder.depth", Key("encoder_layers")),
-    ("encoder.block.heads", Key("encoder_attention_heads")),
-    ("encoder.block.hidden", Key("encoder_ffn_dim")),
-    ("decoder.depth", Key("decoder_layers")),
-    ("decoder.block.heads", Key("decoder_attention_heads")),
-    ("decoder.block.hidden", Key("decoder_ffn_dim")),
-    ("{encoder,decoder}.block.act", act("activation_function", "gelu")),
-    ("head.tied", Key("tie_word_embeddings", True)),
-)
+SIZES: Fields = {
+    "{front,target,encoder.block,decoder.block}.dim": Key("d_model"),
+    "encoder.depth": Key("encoder_layers"),
+    "encoder.block.heads": Key("encoder_attention_heads"),
+    "encoder.block.hidden": Key("encoder_ffn_dim"),
+    "decoder.depth": Key("decoder_layers"),
+    "decoder.block.heads": Key("decoder_attention_heads"),
+    "decoder.block.hidden": Key("decoder_ffn_dim"),
+    "{encoder,decoder}.block.act": act("activation_function", "gelu"),
+    "head.tied": Key("tie_word_embeddings", True),
+}
 LAYERS = tuple(
     TensorRow(f"{stack}.blocks.{{i}}.{ours}", f"{stack}.layers.{{i}}.{theirs}")
     for stack in ("encoder", "decoder")
@@ -50,16 +50,16 @@ MARIAN = Table(
                 TensorRow("head.out.weight", "lm_head.weight"),
                 TensorRow("head.out.bias", "final_logits_bias", UNSQUEEZE),
             ),
-        ),
+        )
     },
-    config=(
-        *SIZES,
-        ("front.vocab", Key("vocab_size")),
-        ("{target.vocab,head.size}", DECODER_VOCAB),
-        ("shared", Key("share_encoder_decoder_embeddings", True)),
-        ("{front,target}.scale", Key("scale_embedding", False)),
-        ("{front,target}.length", Key("max_position_embeddings", 1024)),
-    ),
+    config=SIZES
+    | {
+        "front.vocab": Key("vocab_size"),
+        "{target.vocab,head.size}": DECODER_VOCAB,
+        "shared": Key("share_encoder_decoder_embeddings", True),
+        "{front,target}.scale": Key("scale_embedding", False),
+        "{front,target}.length": Key("max_position_embeddings", 1024),
+    },
     fixed={
         "{encoder,decoder}.block.norm_at": "post",
         "{encoder,decoder}.final_norm": False,

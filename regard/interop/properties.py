@@ -29,12 +29,7 @@ def check_properties(kit: Kit) -> list[Property]:
     if isinstance(kit.model.config, RecurrentConfig):
         return [Property("what attention promises", None, "a recurrent model has none")]
     tester = PropertyTester(kit, current().seed)
-    tests = (
-        tester.distributions,
-        tester.causality,
-        tester.agreement,
-        tester.permutation,
-    )
+    tests = (tester.distributions, tester.causality, tester.agreement, tester.permutation)
     with torch.no_grad():
         return [one for test in track(tests, "testing properties") for one in test()]
 

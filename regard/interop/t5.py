@@ -31,38 +31,30 @@ T5 = Table(
     variants={
         "T5ForConditionalGeneration": Variant(
             rows=(TensorRow("head.out", "lm_head"),),
-            config=(
-                ("{head.size,front.vocab,target.vocab}", Key("vocab_size")),
-                (
-                    "head.scale",
-                    ManyKeys(read_scale, lambda v: {"scale_decoder_outputs": v is not None}),
+            config={
+                "{head.size,front.vocab,target.vocab}": Key("vocab_size"),
+                "head.scale": ManyKeys(
+                    read_scale, lambda v: {"scale_decoder_outputs": v is not None}
                 ),
-                ("head.tied", ManyKeys(read_tied, lambda v: {"tie_word_embeddings": v})),
-            ),
-        ),
+                "head.tied": ManyKeys(read_tied, lambda v: {"tie_word_embeddings": v}),
+            },
+        )
     },
-    config=(
-        ("{front,target,encoder.block,decoder.block}.dim", Key("d_model")),
-        ("{encoder,decoder}.block.head_dim", Key("d_kv")),
-        ("{encoder,decoder}.block.heads", Key("num_heads")),
-        ("{encoder,decoder}.block.hidden", Key("d_ff")),
-        ("{encoder,decoder}.block.act", Key("feed_forward_proj", "relu", MLPS)),
-        (  # v1.1 gates its MLP
-            "{encoder,decoder}.block.gated",
-            ManyKeys(lambda c: "gated" in c.get("feed_forward_proj", ""), lambda value: {}),
+    config={
+        "{front,target,encoder.block,decoder.block}.dim": Key("d_model"),
+        "{encoder,decoder}.block.head_dim": Key("d_kv"),
+        "{encoder,decoder}.block.heads": Key("num_heads"),
+        "{encoder,decoder}.block.hidden": Key("d_ff"),
+        "{encoder,decoder}.block.act": Key("feed_forward_proj", "relu", MLPS),
+        "{encoder,decoder}.block.gated": ManyKeys(  # v1.1 gates its MLP
+            lambda config: "gated" in config.get("feed_forward_proj", ""), lambda value: {}
         ),
-        ("{encoder,decoder}.block.eps", Key("layer_norm_epsilon", 1e-6)),
-        ("{encoder,decoder}.buckets", Key("relative_attention_num_buckets", 32)),
-        ("{encoder,decoder}.distance", Key("relative_attention_max_distance", 128)),
-        ("encoder.depth", Key("num_layers")),
-        (
-            "decoder.depth",
-            ManyKeys(
-                lambda config: config.get("num_decoder_layers") or config["num_layers"],
-                lambda depth: {"num_decoder_layers": depth},
-            ),
-        ),
-    ),
+        "{encoder,decoder}.block.eps": Key("layer_norm_epsilon", 1e-6),
+        "{encoder,decoder}.buckets": Key("relative_attention_num_buckets", 32),
+        "{encoder,decoder}.distance": Key("relative_attention_max_distance", 128),
+        "encoder.depth": Key("num_layers"),
+        "decoder.depth": Key("num_decoder_layers", lambda config: config["num_layers"]),
+    },
     fixed={
         "{encoder,decoder}.block.norm": "rms",
         "{encoder,decoder}.block.bias": (),

@@ -22,7 +22,10 @@ TENSORS = "_tensors"  # added to a config that is read: the names of the tensors
 
 @dataclass(frozen=True)
 class Key:
-    """One key of their config.json; `words` translates its values, a default makes it optional."""
+    """One key of their config.json; `words` translates its values, a default makes it optional.
+
+    A default may be a function of the config.
+    """
 
     name: str
     default: Any = MISSING
@@ -31,7 +34,8 @@ class Key:
     def read(self, config: dict[str, Any]) -> Any:
         """Our value, from their config."""
         value = config.get(self.name)
-        value = self.default if value is None else value
+        if value is None:
+            value = self.default(config) if callable(self.default) else self.default
         if value is MISSING:
             raise DataError("reading config.json", f"no key {self.name!r}", f"{self.name}")
         if self.words is None:
@@ -56,6 +60,9 @@ class ManyKeys:
     read: Callable[[dict[str, Any]], Any]
     write: Callable[[Any], dict[str, Any]]
 
+
+Fields = dict[str, Key | ManyKeys]
+"""Our path in ModelConfig → their key."""
 
 # Their activation names → ours; the first of equals is the one written.
 ACTIVATIONS = {
@@ -130,8 +137,25 @@ class Variant:
     prefix: str = ""
     """In front of the family's names."""
     rows: tuple[TensorRow, ...] = ()
-    config: tuple[tuple[str, Key | ManyKeys], ...] = ()
+    config: Fields = field(default_factory=dict)
     fixed: dict[str, Any] = field(default_factory=dict)
+
+
+BODY = Variant(config={"front.vocab": Key("vocab_size")})
+"""A model that reads words and gives vectors."""
+
+
+def language_model(prefix: str, tied: bool) -> Variant:
+    """A model that scores the words it reads; config.json says whether by the same matrix."""
+    tie = Key("tie_word_embeddings", tied)
+    config: Fields = {"{head.size,front.vocab}": Key("vocab_size"), "head.tied": tie}
+    return Variant(prefix, (TensorRow("head.out", "lm_head"),), config)
+
+
+def classifier(prefix: str, *rows: TensorRow, **head: Any) -> Variant:
+    """A model that scores classes, of texts or of tokens, as its `head` says."""
+    fixed = {f"head.{name}": value for name, value in head.items()}
+    return Variant(prefix, rows, BODY.config | {"head.size": LABELS}, fixed)
 
 
 @dataclass(frozen=True)
@@ -142,8 +166,7 @@ class Table:
     """`model_type` in config.json."""
     variants: dict[str, Variant]
     """`architectures` in config.json → what it adds."""
-    config: tuple[tuple[str, Key | ManyKeys], ...]
-    """(our path in ModelConfig, their key)."""
+    config: Fields
     fixed: dict[str, Any]
     """Our paths that have one value in this family."""
     rows: tuple[TensorRow, ...]
@@ -167,9 +190,9 @@ class Binding:
         return self.table.variants[self.architecture]
 
     @property
-    def fields(self) -> tuple[tuple[str, Key | ManyKeys], ...]:
+    def fields(self) -> Fields:
         """All config rows."""
-        return self.table.config + self.variant.config
+        return self.table.config | self.variant.config
 
 
 @dataclass(frozen=True)
@@ -207,7 +230,7 @@ def read_config(binding: Binding, config: dict[str, Any]) -> ModelConfig:
             fault = f"{key} = {config[key]!r}"
             raise DataError("reading config.json", fault, f"{value!r}, the only one supported")
     values = binding.table.fixed | binding.variant.fixed
-    for pattern, source in binding.fields:
+    for pattern, source in binding.fields.items():
         try:
             values[pattern] = source.read(config)
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
@@ -235,7 +258,7 @@ def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
     }
     if config.target is not None:
         theirs_config["decoder_start_token_id"] = 0
-    for pattern, key in binding.fields:
+    for pattern, key in binding.fields.items():
         value: Any = tree
         for part in braces(pattern)[0].split("."):
             value = value[part]

@@ -29,24 +29,24 @@ VIT = Table(
         "ViTForImageClassification": Variant(
             prefix="vit.",
             rows=(TensorRow("head.out", "classifier"),),
-            config=(("head.size", LABELS),),
+            config={"head.size": LABELS},
             fixed={"head.take": "first", "head.bias": True},
         ),
         "ViTModel": Variant(
             rows=(TensorRow("head.dense", "pooler.dense"),),
-            config=(("head.transform", act("pooler_act", "tanh")),),
+            config={"head.transform": act("pooler_act", "tanh")},
             fixed={"head.take": "first"},
         ),
     },
-    config=(
-        *ENCODER_SIZES,
-        ("encoder.block.eps", Key("layer_norm_eps", 1e-12)),
-        ("encoder.block.bias", ManyKeys(read_bias, lambda bias: {"qkv_bias": "q" in bias})),
-        ("front.height", side(0)),
-        ("front.width", side(1)),
-        ("front.patch", Key("patch_size", 16)),
-        ("front.channels", Key("num_channels", 3)),
-    ),
+    config=ENCODER_SIZES
+    | {
+        "encoder.block.eps": Key("layer_norm_eps", 1e-12),
+        "encoder.block.bias": ManyKeys(read_bias, lambda bias: {"qkv_bias": "q" in bias}),
+        "front.height": side(0),
+        "front.width": side(1),
+        "front.patch": Key("patch_size", 16),
+        "front.channels": Key("num_channels", 3),
+    },
     fixed={"front.kind": "image"},
     rows=(
         TensorRow("front.cls", "embeddings.cls_token"),

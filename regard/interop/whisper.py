@@ -10,15 +10,15 @@ WHISPER = Table(
     variants={
         "WhisperForConditionalGeneration": Variant(
             prefix="model.", rows=(TensorRow("head.out", "proj_out"),)
-        ),
+        )
     },
-    config=(
-        *SIZES,
-        ("front.mels", Key("num_mel_bins")),
-        ("front.length", Key("max_source_positions", 1500)),
-        ("target.length", Key("max_target_positions", 448)),
-        ("{target.vocab,head.size}", Key("vocab_size")),
-    ),
+    config=SIZES
+    | {
+        "front.mels": Key("num_mel_bins"),
+        "front.length": Key("max_source_positions", 1500),
+        "target.length": Key("max_target_positions", 448),
+        "{target.vocab,head.size}": Key("vocab_size"),
+    },
     fixed={
         "{encoder,decoder}.block.bias": ("q", "v", "o", "mlp"),
         "{decoder.block.causal,decoder.block.cross}": True,

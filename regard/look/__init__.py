@@ -7,27 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from regard.look.results import (
-    Ablation,
-    AttentionMaps,
-    Attribution,
-    AttributionComparison,
-    Circuit,
-    Extraction,
-    GradientReach,
-    HeadMeasure,
-    HeadScores,
-    LabelProbe,
-    LabelProbes,
-    Lens,
-    Method,
-    Over,
-    PatchEffects,
-    ProbeKind,
-    SpeechTreeProbes,
-    StackName,
-    TreeProbe,
-)
+from regard.look import results
 from regard.verbs import (
     MOST,
     Bound,
@@ -59,12 +39,12 @@ def attention(
     *,
     target: str | None = None,
     head: str | None = None,
-    stack: StackName | None = None,
+    stack: results.StackName | None = None,
     effects: bool | None = None,
     max_tokens: Count = 5000,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> AttentionMaps:
+) -> results.AttentionMaps:
     """Where the heads of a model look in a text, and what each head does.
 
     The page that `--save look.html` writes shows all heads, and switches them off by click; a
@@ -93,16 +73,8 @@ def attention(
 
     kit = open_kit(model, precision)
     with kit.edit(edit):
-        return map_attention(
-            kit,
-            text,
-            target,
-            stack=stack,
-            head=head,
-            effects=effects,
-            max_tokens=max_tokens,
-            heading=f"{name_of(model)}: {text}"[:200],
-        )
+        heading = f"{name_of(model)}: {text}"[:200]
+        return map_attention(kit, text, target, stack, head, effects, max_tokens, heading)
 
 
 @verb
@@ -113,10 +85,10 @@ def heads(
     corpus: File | None = None,
     length: Count | None = None,
     batch: Count = 4,
-    sort: HeadMeasure | None = None,
+    sort: results.HeadMeasure | None = None,
     top: Count | None = None,
     edit: EditsLike = (),
-) -> HeadScores:
+) -> results.HeadScores:
     """What each attention head does: induction, previous token, entropy, distance, norm.
 
     Scores of induction, previous and duplicate tokens are measured on random tokens that are
@@ -149,16 +121,8 @@ def heads(
     lines = read_lines(corpus) if corpus is not None else None if text is None else [text]
     kit = open_kit(model, None)
     with kit.edit(edit):
-        return measure_heads(
-            kit,
-            name_of(model),
-            lines,
-            length=length,
-            rows=batch,
-            sort=sort,
-            top=top,
-            measured_on=text if corpus is None else str(corpus),
-        )
+        measured_on = text if corpus is None else str(corpus)
+        return measure_heads(kit, name_of(model), lines, measured_on, length, batch, sort, top)
 
 
 @verb
@@ -171,7 +135,7 @@ def lens(
     neurons: bool = False,
     top: Count = 20,
     edit: EditsLike = (),
-) -> Lens:
+) -> results.Lens:
     """What each layer would say next, and which heads and MLPs wrote the answer.
 
     Args:
@@ -194,9 +158,9 @@ def lens(
     from regard.loading import open_kit
     from regard.look.logit_lens import read_lens
 
-    kit, words = open_kit(model, None), {"target": target, "against": against}
+    kit = open_kit(model, None)
     with kit.edit(edit):
-        return read_lens(kit, name_of(model), text, **words, neurons=neurons, top=top)
+        return read_lens(kit, name_of(model), text, target, against, neurons, top)
 
 
 @verb
@@ -210,7 +174,7 @@ def extract(
     head: Natural | None = None,
     precision: Literal["fp32", "bf16"] = "fp32",
     edit: EditsLike = (),
-) -> Extraction:
+) -> results.Extraction:
     """Write the activations of texts to a folder, row by row; `regard.Extracted` opens it.
 
     Args:
@@ -237,9 +201,9 @@ def extract(
 
     check_new(Path(out), DOING)  # before a model is opened
     kit, several = open_kit(model, "fp32"), [texts] if isinstance(texts, str) else texts
-    how = {"position": position, "head": head, "precision": precision}
     with kit.edit(edit):
-        return extract_corpus(kit, name_of(model), several, tap, Path(out), **how)  # type: ignore[arg-type]
+        how = position, head, precision
+        return extract_corpus(kit, name_of(model), several, tap, Path(out), *how)
 
 
 @verb
@@ -249,13 +213,13 @@ def explain(
     *,
     target: str | None = None,
     against: str | None = None,
-    method: Method = "ig",
+    method: results.Method = "ig",
     compare: bool = False,
     steps: Count = 50,
     samples: Count | None = None,
     baseline: str | None = None,
     metric: Metric | None = None,
-) -> Attribution | AttributionComparison:
+) -> results.Attribution | results.AttributionComparison:
     """Which words of the input an answer comes from: ig, lime, shap, attention, rollout.
 
     Args:
@@ -285,18 +249,8 @@ def explain(
     from regard.look.attribution import explain_text
 
     kit = open_kit(model, None)  # plain maps: packed ones have no gradient
-    return explain_text(
-        kit,
-        text,
-        target,
-        against,
-        method=method,
-        compare=compare,
-        steps=steps,
-        samples=samples,
-        baseline=baseline,
-        metric=metric,
-    )
+    how = method, compare, steps, samples, baseline, metric
+    return explain_text(kit, text, target, against, *how)
 
 
 @verb
@@ -306,13 +260,13 @@ def patch(
     *,
     task: Literal["ioi"] | None = None,
     count: Count = 64,
-    over: Over = "heads",
+    over: results.Over = "heads",
     noise: bool = False,
     fast: bool = False,
     to: list[str] | None = None,
     top: Count = 15,
     metric: Metric | None = None,
-) -> PatchEffects:
+) -> results.PatchEffects:
     """Put activations of one prompt into another, and see what comes back.
 
     Activation patching (Meng 2022), attribution patching (Nanda 2023) and path patching (Wang
@@ -353,13 +307,13 @@ def circuit(
     *,
     task: Literal["ioi"] | None = None,
     count: Count = 64,
-    kind: Ablation = "resample",
+    kind: results.Ablation = "resample",
     keep: Share = 0.9,
     heads_only: bool = False,
     draws: Count = 100,
     edges: Natural = 15,
     metric: Metric | None = None,
-) -> Circuit:
+) -> results.Circuit:
     """The few heads and MLPs that do a task, with a certificate.
 
     A circuit is found on one half of the prompts and judged on the other: faithfulness,
@@ -407,14 +361,14 @@ def probe(
     speech: bool = False,
     layer: str | int = "all",
     taps: list[str] | None = None,
-    kind: ProbeKind = "linear",
+    kind: results.ProbeKind = "linear",
     control: bool = False,
     token: Literal["first", "last"] | None = None,
     columns: list[str] | None = None,
     count: Count = 1000,
     rank: Count = 64,
     show: Natural = 1,
-) -> LabelProbe | LabelProbes | TreeProbe | SpeechTreeProbes:
+) -> results.LabelProbe | results.LabelProbes | results.TreeProbe | results.SpeechTreeProbes:
     """What labels, or trees, can be read off a model's vectors, layer by layer.
 
     Args:
@@ -473,7 +427,7 @@ def probe(
     if not speech:
         return probed
     other = read_corpus(kit, cleaned, token)
-    return SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank, show))
+    return results.SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank, show))
 
 
 @verb
@@ -486,7 +440,7 @@ def gradients(
     rows: Count = 8,
     dim: Count = 64,
     depth: Count = 1,
-) -> GradientReach:
+) -> results.GradientReach:
     """How far back the gradient of a loss reaches in MLP, RNN, LSTM, GRU and Transformer.
 
     Args:

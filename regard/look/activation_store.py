@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,11 +19,10 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.errors import DataError, UsageError, nearest
-from regard.files import cannot_write, check_new, read_json, sync
+from regard.files import cannot_write, check_new, read_json, sync, write_tensors
 from regard.look.tap_names import match_pattern
 
 DOING = "extracting"
@@ -129,13 +127,7 @@ class ShardWriter:
 
     def _save(self, tensors: dict[str, Tensor]) -> None:
         file = self.folder / f"rows-{len(self.shards):05d}.safetensors"
-        try:
-            save_file(tensors, file)
-        except SafetensorError as error:
-            code = re.search(r"os error (\d+)", str(error))  # the library's only trace of errno
-            if code is None:
-                raise
-            raise OSError(int(code[1]), os.strerror(int(code[1]))) from error
+        write_tensors(file, tensors)
         rows, size = len(tensors["text"]), file.stat().st_size
         self.shards.append({"file": file.name, "rows": rows, "bytes": size})
 

@@ -8,7 +8,7 @@ dropped. What a head does is seen by switching it off (its `z` set to zero).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
@@ -25,10 +25,10 @@ from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.look.attention_patterns import attention_names
-from regard.look.edits import HEAD, patch, zero
+from regard.look.edits import HEAD, patch
 from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
-from regard.look.logit_lens import written_norms
+from regard.look.logit_lens import value_norms
 from regard.look.results import (
     LEVELS,
     AttentionMaps,
@@ -38,6 +38,7 @@ from regard.look.results import (
     HeadLink,
     HeadMap,
     PairEffects,
+    Site,
     StackMaps,
     StackName,
 )
@@ -47,6 +48,7 @@ from regard.model.model import Model
 
 if TYPE_CHECKING:
     from regard.kit import Kit
+    from regard.look.results import Array
 
 DOING = "looking at attention"
 WHOLE = 512  # keys up to which every link is kept
@@ -66,7 +68,6 @@ SIDES = {
     "cross": ("target", "source"),
 }
 """Whose tokens ask in each attention of an encoder-decoder, and whose are looked at."""
-Forecasts = tuple[Tensor, Tensor, Tensor]
 BlockMaps = tuple[list[HeadMap], list[HeadFacts], Tensor]
 WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
@@ -77,13 +78,12 @@ WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few min
 def map_attention(
     kit: Kit,
     text: str,
-    target: str | None = None,
-    *,
-    stack: StackName | None = None,
-    head: str | None = None,
-    effects: bool | None = None,
-    max_tokens: int = LONGEST,
-    heading: str = "",
+    target: str | None,
+    stack: StackName | None,
+    head: str | None,
+    effects: bool | None,
+    max_tokens: int,
+    heading: str,
 ) -> AttentionMaps:
     """The maps of a text; of an encoder-decoder without `target` its own translation is mapped.
 
@@ -157,9 +157,7 @@ def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMa
 
 @torch.no_grad()
 def collect_maps(
-    hooked: HookedModel,
-    batch: Batch,
-    sides: Mapping[str, Sequence[str]],
+    hooked: HookedModel, batch: Batch, sides: Mapping[str, Sequence[str]]
 ) -> AttentionMaps:
     """Run one text, read every pattern, a few blocks at a time, and keep what pictures need.
 
@@ -200,8 +198,7 @@ def collect_maps(
                     total += pattern.sum(0).cpu()
                     attention = hooked.model.get_submodule(name.removesuffix(".pattern"))
                     if isinstance(attention, Attention) and attention.o.weight.numel():
-                        each = attention.per_head(seen[value].float().transpose(1, 2))
-                        norms.append(written_norms(attention, each.transpose(1, 2))[0].cpu())
+                        norms.append(value_norms(attention, seen[value].float())[0].cpu())
         heads, facts, tiles = (list(each) for each in zip(*blocks, strict=True))
         mean = sparse_map(total / sum(map(len, heads)), kept)
         small, written = torch.stack(tiles).numpy(), torch.stack(norms).numpy() if norms else None
@@ -288,87 +285,64 @@ def make_forecast(model: Model, x: Tensor) -> Forecast:
 
 @torch.no_grad()
 def add_effects(hooked: HookedModel, batch: Batch, maps: AttentionMaps) -> AttentionMaps:
-    """The maps with what each head does to the forecast of the last positions.
-
-    Before a block nothing differs from the plain run, so that one batch switches off all heads of
-    a block: row h goes on with what the plain run had there, head h of it zero.
-    """
+    """The maps with what each head, and each two of those that do most, do to forecasts."""
     if maps.forecast is None:
         return maps
-    taps: dict[str, list[str]] = {}  # heads are switched off at `z`, or at the pattern itself
-    for stack, patterns in find_pattern_taps(hooked).items():
-        outputs = [name.removesuffix("pattern") + "z" for name in patterns]
-        pairs = zip(patterns, outputs, strict=True)
-        taps[stack] = [z if z in hooked.taps else name for name, z in pairs]
-    every = [tap for listed in taps.values() for tap in listed]
-    total = sum(count_heads(hooked.model, tap) for tap in every)
-    with hooked.reading(every) as hooks:
-        x = hooked.model.hidden(batch)
-        plain = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
-    size = hooked.model.config.head.size
+    stacks, total = find_pattern_taps(hooked), sum(head_counts(hooked))
+    sites: dict[str, list[list[Site]]] = {  # by block; off at `z`, or at the pattern itself
+        stack: [
+            [
+                Site(z if z in hooked.taps else name, n)
+                for n in range(count_heads(hooked.model, name))
+            ]
+            for name, z in ((name, name.removesuffix("pattern") + "z") for name in names)
+        ]
+        for stack, names in stacks.items()
+    }
+    x, size = hooked.model.hidden(batch), hooked.model.config.head.size
     assert size is not None
     first = max(0, len(maps.forecast.tokens) - max(1, min(KEPT // total, SCORES // size)))
-    best = torch.from_numpy(maps.forecast.tokens[first:, 0]).to(x.device)  # (P,)
-    start = last_scores(hooked.model, x, first).log_softmax(-1)[0]  # (P, V)
-    goal = start.gather(-1, best[:, None])[:, 0]  # (P,)
+    best = torch.from_numpy(maps.forecast.tokens[first:, :1]).to(x.device)  # (P, 1)
+    goal = last_scores(hooked.model, x, first).log_softmax(-1)[0].gather(-1, best)  # (P, 1)
 
-    def compare(x: Tensor) -> Forecasts:
-        """Of one text (1, T, D): change of the goal (P,), likeliest tokens, probabilities."""
-        log = last_scores(hooked.model, x, first).log_softmax(-1)[0]  # (P, V)
-        top = log.topk(min(TOP, log.shape[-1]))
-        return log.gather(-1, best[:, None])[:, 0] - goal, top.indices, top.values.exp()
+    def switch_off(sets: Sequence[Sequence[Site]], doing: str) -> list[Array]:
+        """Without each set of heads: changes (N, P), likeliest tokens, probabilities (N, P, 5)."""
+        forecasts = []
+        rows = max(1, TOKENS // max(map(len, maps.tokens.values())))
+        for start in track(range(0, len(sets), rows), doing):
+            some = sets[start : start + rows]
+            masks: dict[str, Tensor] = {}
+            for row, site in ((row, site) for row, off in enumerate(some) for site in off):
+                shape = [len(some), 1, 1, 1]
+                shape[HEAD[site.tap.rpartition(".")[2]]] = count_heads(hooked.model, site.tap)
+                mask = masks.setdefault(site.tap, torch.zeros(shape, dtype=torch.bool))
+                mask.view(len(some), -1)[row, site.head] = True
+            with hooked.editing({tap: patch(0.0, mask=mask) for tap, mask in masks.items()}):
+                x = hooked.model.hidden(batch.tile(len(some)))
+            for one in x.split(1):
+                log = last_scores(hooked.model, one, first).log_softmax(-1)[0]  # (P, V)
+                top = log.topk(min(TOP, size))
+                forecasts.append(
+                    ((log.gather(-1, best) - goal)[:, 0], top.indices, top.values.exp())
+                )
+        return [torch.stack(parts).cpu().numpy() for parts in zip(*forecasts, strict=True)]
 
     effects: dict[str, HeadEffects] = {}
-    for stack, listed in taps.items():
-        blocks = [
-            gather(switch_off(hooked, batch, tap, plain[tap], compare))
-            for tap in track(listed, f"switching off heads of the {stack}, by block")
-        ]
-        stacked = (torch.stack(parts).numpy() for parts in zip(*blocks, strict=True))
-        effects[stack] = HeadEffects(first, *stacked)
-    strongest = [
-        (abs(float(x)), (stack, block, head))
-        for stack, one in effects.items()
-        for block, row in enumerate(one.changes[..., -1])
-        for head, x in enumerate(row)
-    ]
+    strongest = []
+    for stack, blocks in sites.items():
+        alone = [[site] for heads in blocks for site in heads]
+        parts = switch_off(alone, f"switching off heads of the {stack}")
+        parts = [x.reshape(len(blocks), -1, *x.shape[1:]) for x in parts]
+        effects[stack] = HeadEffects(first, *parts)
+        last = np.ndenumerate(np.abs(parts[0][..., -1]))
+        strongest += [(float(x), (stack, block, head)) for (block, head), x in last]
     places = [place for _, place in sorted(strongest, reverse=True)[:PAIRED]]
     couples = list(combinations(places, 2))
-    together = []
-    for pair in track(couples, "switching off two heads"):
-        off: dict[str, list[int]] = {}
-        for stack, block, head in pair:
-            off.setdefault(taps[stack][block], []).append(head)
-        with hooked.editing({tap: zero(head=heads) for tap, heads in off.items()}):
-            together.append(compare(hooked.model.hidden(batch)))
-    both = PairEffects(couples, *(x.numpy() for x in gather(together))) if couples else None
+    if not couples:
+        return replace(maps, effects=effects)
+    pairs = [[sites[stack][block][head] for stack, block, head in pair] for pair in couples]
+    both = PairEffects(couples, *switch_off(pairs, "switching off two heads"))
     return replace(maps, effects=effects, pairs=both)
-
-
-def gather(forecasts: Iterable[Forecasts]) -> list[Tensor]:
-    """Changes (N, P), tokens and probabilities (N, P, 5) of many."""
-    return [torch.stack(parts).cpu() for parts in zip(*forecasts, strict=True)]
-
-
-def switch_off(
-    hooked: HookedModel,
-    batch: Batch,
-    tap: str,
-    plain: Tensor,
-    compare: Callable[[Tensor], Forecasts],
-) -> Iterator[Forecasts]:
-    """What becomes of the forecast when each head of a block is switched off, in batches."""
-    place = tap.rpartition(".")[2]
-    rows = max(1, TOKENS // plain.shape[1]) if place == "z" else 1
-    heads = list(range(count_heads(hooked.model, tap)))
-    for start in range(0, len(heads), rows):
-        chosen = heads[start : start + rows]
-        without = plain.repeat(len(chosen), 1, 1, 1)  # for each head a copy in which it is zero
-        for row, head in enumerate(chosen):
-            without[row].select(HEAD[place] - 1, head).zero_()
-        with hooked.editing({tap: patch(without)}):
-            x = hooked.model.hidden(batch.tile(len(chosen)))
-        yield from map(compare, x.split(1))
 
 
 def last_scores(model: Model, x: Tensor, first: int) -> Tensor:

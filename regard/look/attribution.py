@@ -22,11 +22,11 @@ from torch import Tensor
 from regard.ambient import current, note
 from regard.data import statistics
 from regard.errors import DataError, RegardError, RegardWarning, UsageError, did_you_mean
-from regard.look.answer_tokens import AskedText, find_token, read_asked
 from regard.look.labels import token_label, token_labels
 from regard.look.lime import fit_lime
 from regard.look.masked_input import Baseline, MaskedInput, SetFunction, run_in_chunks
 from regard.look.patching import Goal, goal_columns, head_sites
+from regard.look.prompts import AskedText, find_token, read_asked
 from regard.look.results import Attribution, AttributionComparison, Method, MethodScores
 from regard.look.rollout import flow, mix_residual, rollout
 from regard.look.shap import shapley_values
@@ -227,15 +227,14 @@ class PosedQuestion(NamedTuple):
 def explain_text(
     kit: Kit,
     text: str,
-    target: str | None = None,
-    against: str | None = None,
-    *,
-    method: Method = "ig",
-    compare: bool = False,
-    steps: int = 50,
-    samples: int | None = None,
-    baseline: str | None = None,
-    metric: Callable[..., Tensor] | None = None,
+    target: str | None,
+    against: str | None,
+    method: Method,
+    compare: bool,
+    steps: int,
+    samples: int | None,
+    baseline: str | None,
+    metric: Callable[..., Tensor] | None,
 ) -> Attribution | AttributionComparison:
     """What each token of a text gives to an answer, by one method or by all that the model has."""
     pair = kit.model.config.target is not None  # then the target is how the answer begins
@@ -290,11 +289,9 @@ def score_tokens(
         scores = fit_lime(masked, count, samples or 1000, seed=seed)
     elif method == "shap":
         scores = shapley_values(masked, count, samples, seed)
-    elif method == "attention":
-        weights = attention_row(masked)
-        scores = MethodScores(weights, share=float(weights.sum()))
     else:
-        weights = follow_attention(masked, method)
+        plain = method == "attention"
+        weights = attention_row(masked) if plain else follow_attention(masked, method)
         scores = MethodScores(weights, share=None if method == "flow" else float(weights.sum()))
     if bool(scores.scores.isnan().any()):
         raise RegardError(DOING, "scores that are NaN", "numbers", "check the model's weights")

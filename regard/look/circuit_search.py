@@ -27,20 +27,9 @@ from regard.core.norm import RMSNorm
 from regard.core.position import rotate
 from regard.core.stack import Stack
 from regard.errors import DataError, UsageError
+from regard.look import patching
 from regard.look.edits import patch
 from regard.look.hooks import HookedModel
-from regard.look.patching import (
-    ABLATIONS,
-    Pairs,
-    ablation_values,
-    clean_and_corrupt,
-    goal_gradients,
-    head_sites,
-    last_stack,
-    mean_gap,
-    measure_sets,
-    mlp_sites,
-)
 from regard.look.results import (
     Ablation,
     Certificate,
@@ -82,7 +71,7 @@ class CircuitConfig:
 
 def find_circuit(
     hooked: HookedModel,
-    pairs: Pairs,
+    pairs: patching.Pairs,
     config: CircuitConfig | None = None,
     *,
     edges: int = 0,
@@ -98,7 +87,7 @@ def find_circuit(
     if count < MIN_PAIRS:
         expected = f"{MIN_PAIRS} or more: half judge what half find"
         raise DataError("finding a circuit", f"{count} pairs of prompts", expected)
-    sites = [*head_sites(hooked), *(mlp_sites(hooked) if config.mlps else [])]
+    sites = [*patching.head_sites(hooked), *(patching.mlp_sites(hooked) if config.mlps else [])]
     if not sites:
         raise UsageError("finding a circuit", "a model without heads or MLPs", "a Transformer")
     if pairs.templates is not None and int(pairs.templates.bincount().min()) < MIN_PAIRS:
@@ -130,11 +119,11 @@ class AblationTask:
     """Pairs, parts and a kind of ablation: how well any set of parts does alone."""
 
     def __init__(
-        self, hooked: HookedModel, pairs: Pairs, sites: Sequence[Site], kind: Ablation
+        self, hooked: HookedModel, pairs: patching.Pairs, sites: Sequence[Site], kind: Ablation
     ) -> None:
         self.hooked, self.pairs, self.sites = hooked, pairs, list(sites)
-        self.values = ablation_values(hooked, sites, kind, pairs.corrupt, pairs.templates)
-        self.model = clean_and_corrupt(hooked, pairs)[0]  # (B,)
+        self.values = patching.ablation_values(hooked, sites, kind, pairs.corrupt, pairs.templates)
+        self.model = patching.clean_and_corrupt(hooked, pairs)[0]  # (B,)
         self.empty = self.goals(torch.zeros(1, len(self.sites), dtype=torch.bool))[0]
         self.gap = float((self.model - self.empty).mean())
         if abs(self.gap) < 1e-6 * max(1.0, float(self.model.abs().max())):
@@ -144,7 +133,7 @@ class AblationTask:
     def goals(self, kept: Tensor) -> Tensor:
         """The goal (sets, B) of circuits, kept (sets, N)."""
         clean, goal = self.pairs.clean, self.pairs.goal
-        return measure_sets(self.hooked, clean, goal, self.sites, ~kept, self.values)
+        return patching.measure_sets(self.hooked, clean, goal, self.sites, ~kept, self.values)
 
     def shares(self, kept: Tensor) -> Tensor:
         """Faithfulness (sets,) of circuits."""
@@ -185,11 +174,15 @@ def prune(task: AblationTask, effects: Tensor, keep: float, say: Progress) -> Te
 
 
 def certify(
-    hooked: HookedModel, pairs: Pairs, sites: Sequence[Site], kept: Tensor, config: CircuitConfig
+    hooked: HookedModel,
+    pairs: patching.Pairs,
+    sites: Sequence[Site],
+    kept: Tensor,
+    config: CircuitConfig,
 ) -> tuple[Certificate, dict[Site, Estimate]]:
     """Judge a circuit, kept (N,), on pairs that it was not found on; what it loses without each."""
     dice = torch.Generator().manual_seed(config.seed)
-    tasks = {kind: AblationTask(hooked, pairs, sites, kind) for kind in ABLATIONS}
+    tasks = {kind: AblationTask(hooked, pairs, sites, kind) for kind in patching.ABLATIONS}
     task = tasks[config.kind]
     count = len(task.model)
     resamples = torch.randint(count, (config.resamples, count), generator=dice)
@@ -251,7 +244,7 @@ class EdgeEnd(NamedTuple):
     """(B, T, D): what it writes, or the gradient at what it reads."""
 
 
-def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[CircuitEdge]:
+def edge_scores(hooked: HookedModel, pairs: patching.Pairs, steps: int = 5) -> list[CircuitEdge]:
     """Every edge of a decoder or encoder, to first order, largest first.
 
     What a part writes differs between clean and corrupted runs; what a later part does with it is
@@ -269,14 +262,14 @@ def edge_scores(hooked: HookedModel, pairs: Pairs, steps: int = 5) -> list[Circu
         logits, other = hooked.run(pairs.corrupt, outputs)
         corrupt = pairs.goal(logits, pairs.corrupt)
         logits, own = hooked.run(pairs.clean, outputs)
-        gap = mean_gap(pairs.goal(logits, pairs.clean), corrupt)
+        gap = patching.mean_gap(pairs.goal(logits, pairs.clean), corrupt)
     change = {tap: other[tap] - own[tap] for tap in outputs}
     rotation = rotary_angles(hooked, stack, pairs.clean)
     receivers: dict[Site, EdgeEnd] = {}
     for step in range(steps):
         share = 0.0 if steps == 1 else (step + 0.5) / steps  # of the way from clean to corrupted
         edits = {embed: patch(own[embed] + share * change[embed])}
-        _, seen, gradients = goal_gradients(hooked, pairs.clean, pairs.goal, inputs, edits)
+        _, seen, gradients = patching.goal_gradients(hooked, pairs.clean, pairs.goal, inputs, edits)
         for end in reading_ends(name, stack, seen, gradients, rotation):
             before = receivers.get(end.site)
             x = end.x / steps if before is None else before.x + end.x / steps
@@ -317,7 +310,7 @@ def edges_within(
 
 def single_stack(hooked: HookedModel) -> tuple[str, Stack]:
     """The one stack of a model with its name; edges of two are not scored."""
-    name, stack = last_stack(hooked.model, "scoring edges")
+    name, stack = patching.last_stack(hooked.model, "scoring edges")
     if hooked.model.encoder is not None and hooked.model.decoder is not None:
         raise UsageError("scoring edges", "a model that is no single stack", "a decoder or encoder")
     if stack.config.block.norm_at != "pre":
@@ -370,11 +363,7 @@ def reading_ends(
 
 
 def pull_back(
-    attn: Attention,
-    kind: str,
-    x: Tensor,
-    gradient: Tensor,
-    rotation: tuple[Tensor, Tensor] | None,
+    attn: Attention, kind: str, x: Tensor, gradient: Tensor, rotation: tuple[Tensor, Tensor] | None
 ) -> Tensor:
     """A gradient at q, k or v (B, T, H, K) as that at a stream of each head's own (B, T, H, D)."""
     linear: nn.Linear = getattr(attn, kind)

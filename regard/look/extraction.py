@@ -19,13 +19,7 @@ from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, open_writer
-from regard.look.activations import (
-    Selection,
-    TextIds,
-    gather_rows,
-    read_batch,
-    select_taps,
-)
+from regard.look.activations import Selection, TextIds, gather_rows, read_batch, select_taps
 from regard.look.hooks import HookedModel
 from regard.look.results import Extraction
 from regard.look.text_limits import free_bytes, longest_that_fits, max_tokens_of, run_bytes
@@ -63,10 +57,9 @@ def extract_corpus(
     texts: Iterable[str | RegardError],
     taps: str | Iterable[str],
     out: Path,
-    *,
-    position: int | str = "all",
-    head: int | None = None,
-    precision: Literal["fp32", "bf16"] = "fp32",
+    position: int | str,
+    head: int | None,
+    precision: Literal["fp32", "bf16"],
 ) -> Extraction:
     """Write what passes taps for the tokens of texts to a folder that `Extracted` opens.
 

@@ -21,7 +21,7 @@ from regard.interop.side import start_id
 from regard.look.attention_maps import read_text
 from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
 from regard.look.hooks import HookedModel
-from regard.look.logit_lens import find_output_attention, written_norms
+from regard.look.logit_lens import written_norms
 from regard.look.results import HeadMeasure, HeadScore, HeadScores
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
@@ -139,16 +139,6 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
     return {name: part.mean((0, 2)) for name, part in zip(REPEAT_SCORES, parts, strict=True)}
 
 
-def value_weighted(hooked: HookedModel, layer: int | str, pattern: Tensor, v: Tensor) -> Tensor:
-    """‖weight · v W_O‖ for each query and key (Kobayashi 2020): (B, H, T, S), v (B, S, G, K).
-
-    Attention to a key whose value is next to nothing counts for next to nothing.
-    """
-    attention = find_output_attention(hooked, layer)
-    per_head = attention.per_head(v.transpose(1, 2)).transpose(1, 2)  # (B, S, H, K)
-    return pattern * written_norms(attention, per_head)[:, :, None]
-
-
 # All heads of a model ---------------------------------------------------------------------------
 
 
@@ -236,13 +226,12 @@ def best_heads(scores: Iterable[HeadScore], by: str, count: int | None = None) -
 def measure_heads(
     kit: Kit,
     name: str,
-    texts: Iterable[str] | None = None,
-    *,
-    length: int | None = None,
-    rows: int = 4,
-    sort: HeadMeasure | None = None,
-    top: int | None = None,
-    measured_on: str | None = None,
+    texts: Iterable[str] | None,
+    measured_on: str | None,
+    length: int | None,
+    rows: int,
+    sort: HeadMeasure | None,
+    top: int | None,
 ) -> HeadScores:
     """Score the heads of a model on random repeats, and on texts where there are any."""
     attention_names(kit.hooked)  # says so where there are none

@@ -20,23 +20,11 @@ from torch import Tensor
 
 from regard.ambient import current, note, progress
 from regard.errors import DataError, UsageError
+from regard.look import patching
 from regard.look.edits import patch
 from regard.look.head_scores import RandomRepeats, repeats_for, score_heads
 from regard.look.hooks import HookedModel
 from regard.look.logit_lens import head_outputs, take_columns
-from regard.look.patching import (
-    ROWS,
-    Pairs,
-    ablation_values,
-    clean_and_corrupt,
-    head_sites,
-    last_columns,
-    last_stack,
-    last_stream,
-    mean_gap,
-    patch_paths,
-    taps_of,
-)
 from regard.look.prompts import PromptPair, make_pairs
 from regard.look.results import ClassHead, IndirectObjects, Site
 
@@ -122,7 +110,7 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
     logits, _ = kit.hooked.run(pairs.clean)
     gap = pairs.goal(logits, pairs.clean)
     rows = torch.arange(len(logits), device=logits.device)
-    last = logits[rows, last_columns(pairs.clean).to(logits.device)]
+    last = logits[rows, patching.last_columns(pairs.clean).to(logits.device)]
     chance = last.softmax(-1)[rows, pairs.goal.good.to(logits.device)]
     other, _ = kit.hooked.run(pairs.corrupt)
     figures = IndirectObjects(
@@ -185,13 +173,13 @@ class HeadClasses:
     or that do much by an estimate: with 270 heads that is ten times cheaper.
     """
 
-    def __init__(self, hooked: HookedModel, pairs: Pairs, repeats: RandomRepeats) -> None:
+    def __init__(self, hooked: HookedModel, pairs: patching.Pairs, repeats: RandomRepeats) -> None:
         self.hooked, self.pairs, self.repeats = hooked, pairs, repeats
-        self.sites = head_sites(hooked)
+        self.sites = patching.head_sites(hooked)
         if not self.sites:
             problem = "a model without attention heads"
             raise UsageError("looking for classes of heads", problem, "a Transformer")
-        self.gap = float(mean_gap(*clean_and_corrupt(hooked, pairs)))
+        self.gap = float(patching.mean_gap(*patching.clean_and_corrupt(hooked, pairs)))
 
     def find(self, top: int = 5) -> list[ClassHead]:
         """The heads of each class, at most `top` of each, those that do most first."""
@@ -260,13 +248,13 @@ class HeadClasses:
         return [n for n, weight in enumerate(self.looks[place].tolist()) if weight >= MIN_ATTENTION]
 
     def path_effects(
-        self, heads: Sequence[int], queries: Sequence[Site] = (), rows: int = ROWS
+        self, heads: Sequence[int], queries: Sequence[Site] = (), rows: int = patching.ROWS
     ) -> dict[int, float]:
         """Through the queries, or straight to the end, in shares of the whole difference."""
         if not heads:
             return {}
         senders = [self.sites[n] for n in heads]
-        effects = patch_paths(self.hooked, self.pairs, senders, queries, rows=rows)
+        effects = patching.patch_paths(self.hooked, self.pairs, senders, queries, rows=rows)
         shares = effects.mean * float((effects.clean - effects.corrupt).mean()) / self.gap
         return dict(zip(heads, shares.tolist(), strict=True))
 
@@ -276,7 +264,7 @@ class HeadClasses:
         if not self.movers or not others:
             return {}
         movers = [self.sites[n] for n in self.movers]
-        means = ablation_values(
+        means = patching.ablation_values(
             self.hooked, movers, "mean", self.pairs.corrupt, self.pairs.templates
         )
         held = {tap: [s.head or 0 for s in movers if s.tap == tap] for tap in means}
@@ -293,13 +281,14 @@ def importance(head: ClassHead) -> tuple[float, float]:
 
 
 @torch.no_grad()
-def direct_estimates(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -> Tensor:
+def direct_estimates(hooked: HookedModel, pairs: patching.Pairs, sites: Sequence[Site]) -> Tensor:
     """How much of the goal (N,) goes from each head straight to the end, with later MLPs held.
 
     What a head writes in corrupted prompts is put into the end of the clean stream.
     """
-    stack, last = last_stack(hooked.model, "looking for heads")[1], last_stream(hooked)
-    at, taps = last_columns(pairs.clean)[:, None], taps_of(sites)
+    _, stack = patching.last_stack(hooked.model, "looking for heads")
+    last = patching.last_stream(hooked)
+    at, taps = patching.last_columns(pairs.clean)[:, None], patching.taps_of(sites)
     logits, own = hooked.run(pairs.clean, [*taps, last])
     _, other = hooked.run(pairs.corrupt, taps)
     stream, goals = take_columns(own[last], at), []  # (B, 1, D)
@@ -314,7 +303,7 @@ def direct_estimates(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -
 
 @torch.no_grad()
 def attention_between_roles(
-    hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]
+    hooked: HookedModel, pairs: patching.Pairs, sites: Sequence[Site]
 ) -> dict[str, Tensor]:
     """Mean weight (N,) of each head from one role's column to another's."""
     roles = locate_roles(pairs)
@@ -330,11 +319,11 @@ def attention_between_roles(
     return {name: torch.cat(parts) for name, parts in weights.items()}
 
 
-def locate_roles(pairs: Pairs) -> list[Roles]:
+def locate_roles(pairs: patching.Pairs) -> list[Roles]:
     """Where the names of each prompt stand."""
     goal, batch = pairs.goal, pairs.clean
     assert goal.bad is not None
-    columns = goal.good.tolist(), goal.bad.tolist(), last_columns(batch).tolist()
+    columns = goal.good.tolist(), goal.bad.tolist(), patching.last_columns(batch).tolist()
     located = []
     for row, io, s, end in zip(batch.ids.tolist(), *columns, strict=True):
         subject = [n for n, id in enumerate(row) if id == s]

@@ -86,14 +86,7 @@ def follow_token(scores: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def read_lens(
-    kit: Kit,
-    name: str,
-    text: str,
-    *,
-    target: str | None = None,
-    against: str | None = None,
-    neurons: bool = False,
-    top: int = 20,
+    kit: Kit, name: str, text: str, target: str | None, against: str | None, neurons: bool, top: int
 ) -> Lens:
     """Follow one token, the target or else the likeliest, through the layers of a model."""
     last_stack(kit.model, LOOKING)  # says so where there is none
@@ -164,6 +157,14 @@ def written_norms(attention: Attention, x: Tensor) -> Tensor:
     gram = torch.einsum("dhk,dhj->hkj", weights, weights)
     square = (torch.einsum("bthk,hkj->bthj", x, gram) * x).sum(-1)
     return square.clamp(min=0).sqrt().transpose(1, 2)
+
+
+def value_norms(attention: Attention, v: Tensor) -> Tensor:
+    """‖v W_O‖ of each head and key (Kobayashi 2020): (B, H, S) of v (B, S, G, K).
+
+    Attention to a key whose value is next to nothing counts for next to nothing.
+    """
+    return written_norms(attention, attention.per_head(v.transpose(1, 2)).transpose(1, 2))
 
 
 @torch.no_grad()

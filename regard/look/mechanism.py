@@ -41,11 +41,7 @@ class Mechanism:
     """A model about which claims are tested; a folder, a Kit, or a Model without tokenizer."""
 
     def __init__(
-        self,
-        model: ModelLike | Model,
-        length: int | None = None,
-        rows: int = 4,
-        seed: int = 0,
+        self, model: ModelLike | Model, length: int | None = None, rows: int = 4, seed: int = 0
     ) -> None:
         self.kit = as_kit(model)
         self.length, self.rows, self.seed = length, rows, seed

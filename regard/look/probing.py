@@ -12,7 +12,8 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,21 +23,13 @@ from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
 from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
-from regard.look.activations import (
-    Take,
-    WordTokens,
-    find_word_tokens,
-    select_taps,
-    word_vectors,
-)
+from regard.look.activations import Take, WordTokens, find_word_tokens, select_taps, word_vectors
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
 from regard.look.text_limits import max_tokens_of
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-Part = TypeVar("Part")
-"""Examples that a probe is fitted on or chosen by."""
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)  # of L2, tried from the strongest on
 STEPS = 200  # of L-BFGS at most
 HIDDEN, RATE, ROWS, EPOCHS, PATIENCE = 128, 1e-3, 128, 60, 4  # of the MLP
@@ -212,11 +205,7 @@ def fit_regularised(train: Labelled, dev: Labelled, classes: int) -> tuple[Tenso
 
 
 def fit_linear(
-    x: Tensor,
-    y: Tensor,
-    classes: int,
-    l2: float = 1.0,
-    start: tuple[Tensor, Tensor] | None = None,
+    x: Tensor, y: Tensor, classes: int, l2: float = 1.0, start: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Multinomial logistic regression: weight (C, D) and bias (C,) with the least
 
@@ -262,41 +251,39 @@ def fit_mlp(
         return F.cross_entropy(forward(part.x[some], layers), part.y[some])
 
     weights = [tensor.requires_grad_() for layer in layers for tensor in layer]
-    sizes = len(train.y), len(dev.y)
-    kept = descend(weights, loss, train, dev, sizes, ROWS, RATE, generator, PATIENCE)
+    losses = [(partial(loss, part), len(part.y)) for part in (train, dev)]
+    kept = descend(weights, losses, ROWS, RATE, generator, PATIENCE)
     return [(kept[0], kept[1]), (kept[2], kept[3])]
 
 
 def descend(
     weights: list[Tensor],
-    loss: Callable[[Part, Tensor], Tensor],
-    train: Part,
-    dev: Part,
-    sizes: tuple[int, int],
+    losses: Sequence[tuple[Callable[[Tensor], Tensor], int]],
     rows: int,
     rate: float,
     generator: torch.Generator,
     patience: int | None = None,
 ) -> list[Tensor]:
-    """Adam on small batches of `train`; the weights that were best on `dev`.
+    """Adam on small batches of training examples; the weights that were best on the dev ones.
 
-    `loss` is that of some examples, by their places, of a part of so many. It ends after as many
-    passes without a gain as it has patience for; without patience its rate falls to nothing.
+    `losses` are those of some of either, by their places, and how many there are. It ends after as
+    many passes without a gain as it has patience for; without patience its rate falls to nothing.
     """
+    (train_loss, count), (dev_loss, held) = losses
     device = weights[0].device
     adam = torch.optim.Adam(weights, rate)
     best, kept, since = math.inf, [t.detach().clone() for t in weights], 0
     for epoch in range(EPOCHS):
-        for some in torch.randperm(sizes[0], generator=generator).to(device).split(rows):
+        for some in torch.randperm(count, generator=generator).to(device).split(rows):
             with torch.enable_grad():
-                value = loss(train, some)
+                value = train_loss(some)
                 adam.zero_grad()
                 value.backward()
             adam.step()
         if patience is None:
             adam.param_groups[0]["lr"] = rate * (1 - (epoch + 1) / EPOCHS)
         with torch.no_grad():
-            now = float(loss(dev, torch.arange(sizes[1], device=device)))
+            now = float(dev_loss(torch.arange(held, device=device)))
         since = 0 if now < best else since + 1
         if now < best:
             best, kept = now, [t.detach().clone() for t in weights]
@@ -346,11 +333,7 @@ def probe_vectors(
 
 
 def online_bits(
-    kind: ProbeKind,
-    train: Labelled,
-    dev: Labelled,
-    classes: int,
-    seed: int = 0,
+    kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
 ) -> float:
     """Bits that tell the labels to someone who has the vectors (Voita and Titov 2020).
 

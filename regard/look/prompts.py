@@ -1,14 +1,15 @@
-"""Prompts with corrupted twins, read from a file or made, as a batch of pairs.
+"""Prompts: a text as a model reads it, the token its answer begins with, and pairs of them.
 
-A line is `clean TAB corrupted TAB answer` and, where it is compared with one, `TAB other answer`;
-a fifth column names its template.
+Prompts with corrupted twins are read from a file, or made. A line is `clean TAB corrupted TAB
+answer` and, where it is compared with one, `TAB other answer`; a fifth column names its template.
 Prompts of a masked language model have a gap; those of an encoder-decoder are sources, and of its
 answers the words that both begin with, or all but the last, stand as written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,16 +17,85 @@ import torch
 
 from regard.ambient import note
 from regard.data.text_files import read_lines
-from regard.errors import DataError
-from regard.look.answer_tokens import AskedText, find_token, read_asked
+from regard.decode.prompt import encode_gaps, prompt_ids
+from regard.errors import DataError, UsageError
+from regard.interop.side import start_id
 from regard.look.labels import token_labels
 from regard.look.patching import Goal, Pairs
+from regard.look.text_limits import check_length
+from regard.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
 DOING = "reading pairs of prompts"
 SHOWN = 5  # wrong lines, and notes, that are listed
+
+
+# One text ---------------------------------------------------------------------------------------
+
+
+class AskedText(NamedTuple):
+    """A text whose next or missing word is asked for."""
+
+    ids: list[int]
+    before: str
+    """What the answer follows."""
+    gap: int | None = None
+    """The column of a masked language model's gap; its answer stands there, others' at the end."""
+    written: list[int] | None = None
+    """What an encoder-decoder has written."""
+
+
+def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> AskedText:
+    """A text as a model of its kind reads it; `begun` is how an encoder-decoder's answer begins."""
+    model, tokenizer = kit.model, kit.tokenizer
+    if tokenizer is None or model.config.head.take != "all" or model.head.out is None:
+        raise UsageError(doing, "a model that predicts no words", "one that does")
+    if model.config.target is not None:
+        ids = check_length(kit, tokenizer.encode(text), doing, text)
+        after = tokenizer.encode(begun, special=False, side="target")
+        kit.check_room(len(after) + 1)
+        return AskedText(ids, begun, written=[start_id(kit.files, kit.config), *after])
+    if model.decoder is not None:
+        return AskedText(check_length(kit, prompt_ids(tokenizer, text), doing, text), text)
+    mask = tokenizer.specials.get("mask")
+    if mask is None or model.config.head.size != getattr(model.config.front, "vocab", None):
+        raise UsageError(doing, "an encoder that predicts no words", "a masked language model")
+    ids = check_length(kit, encode_gaps(tokenizer, text, mask, doing), doing, text)
+    gap = ids.index(mask)
+    return AskedText(ids, tokenizer.decode(ids[:gap]), gap)
+
+
+def find_token(
+    tokenizer: Tokenizer, before: str, word: str, tell: Callable[[str], object] = note
+) -> int:
+    """The first token of a word as it goes on after a text; `tell` hears where it has several.
+
+    With the blank that goes between them, it is what the text with the word has more; where the
+    text's own tokens change, it is that of the word alone.
+    """
+    encode = partial(tokenizer.encode, special=False, side="target")
+    blank = "" if not before or before[-1].isspace() or word[:1].isspace() else " "
+    text, whole = encode(before), encode(before + blank + word)
+    ids = whole[len(text) :] if whole[: len(text)] == text else encode(blank + word)
+    ids = ids if word else []
+    while word.strip() and ids and not tokenizer.decode(ids[:1], side="target").strip():
+        ids = ids[1:]  # a blank before the word is not what is asked for
+    if not ids or ids[0] == tokenizer.specials.get("unk"):
+        raise DataError(
+            "finding the token of an answer",
+            f"{word!r} is no token of this model",
+            "a word, or part of one, of its vocabulary",
+            "`regard tokens encode` shows how a model cuts words",
+        )
+    if len(ids) > 1:
+        cut = [repr(label) for label in token_labels(tokenizer, ids, "target")]
+        tell(f"{word!r} is {len(ids)} tokens, {' '.join(cut)}: its first, {cut[0]}, counts")
+    return ids[0]
+
+
+# Pairs ------------------------------------------------------------------------------------------
 
 
 class PromptPair(NamedTuple):
@@ -59,13 +129,8 @@ def read_prompts(path: str | Path) -> list[PromptPair]:
     return prompts
 
 
-class AskedPair(NamedTuple):
-    """A pair as a model reads it."""
-
-    clean: AskedText
-    corrupt: AskedText
-    good: str
-    bad: str | None
+AskedPair = tuple[AskedText, AskedText, str, str | None]
+"""A pair as a model reads it: clean, corrupted, answer, other answer."""
 
 
 def read_pair(kit: Kit, pair: PromptPair, number: int) -> AskedPair:
@@ -81,21 +146,21 @@ def read_pair(kit: Kit, pair: PromptPair, number: int) -> AskedPair:
     clean, corrupt = (read_asked(kit, text, doing, begun) for text in (pair.clean, pair.corrupt))
     if len(clean.ids) == len(corrupt.ids) and clean.gap != corrupt.gap:
         raise DataError(doing, f"gaps at different tokens: {pair.clean!r}", "one place for both")
-    return AskedPair(clean, corrupt, good, bad)
+    return clean, corrupt, good, bad
 
 
 def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
     """Prompts as batches on the model's device; twins must have as many tokens."""
     tokenizer = kit.text_tokenizer
     asked = [read_pair(kit, pair, number) for number, pair in enumerate(prompts, 1)]
-    cleans = [pair.clean for pair in asked]
-    check_lengths(kit, asked)
+    cleans, corrupts = [pair[0] for pair in asked], [pair[1] for pair in asked]
+    check_lengths(kit, cleans, corrupts)
     notes: dict[str, None] = {}  # each once
-    good = [find_token(tokenizer, x.clean.before, x.good, notes.setdefault) for x in asked]
+    good = [find_token(tokenizer, x.before, word, notes.setdefault) for x, _, word, _ in asked]
     bad = [
-        find_token(tokenizer, x.clean.before, x.bad, notes.setdefault)
-        for x in asked
-        if x.bad is not None  # of all lines or of none
+        find_token(tokenizer, x.before, word, notes.setdefault)
+        for x, _, _, word in asked
+        if word is not None  # of all lines or of none
     ]
     for text in list(notes)[:SHOWN]:
         note(text)
@@ -115,15 +180,16 @@ def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
     ]
     numbers = {kind: n for n, kind in enumerate(dict.fromkeys(kinds))}
     templates = torch.tensor([numbers[kind] for kind in kinds])
-    clean, corrupt = ([x.ids for x in side] for side in (cleans, [x.corrupt for x in asked]))
+    clean, corrupt = ([x.ids for x in side] for side in (cleans, corrupts))
     return Pairs(kit.batch(clean, written), kit.batch(corrupt, written), goal, templates)
 
 
-def check_lengths(kit: Kit, pairs: Sequence[AskedPair]) -> None:
+def check_lengths(kit: Kit, clean: Sequence[AskedText], corrupt: Sequence[AskedText]) -> None:
     """Refuse pairs of unequal length, their tokens shown side by side."""
     unequal = []
-    for number, pair in enumerate(pairs, 1):
-        sides = pair.clean.ids, pair.corrupt.ids
+    for number, sides in enumerate(
+        ((a.ids, b.ids) for a, b in zip(clean, corrupt, strict=True)), 1
+    ):
         if len(sides[0]) != len(sides[1]):
             labels = (token_labels(kit.text_tokenizer, ids, "source") for ids in sides)
             rows = "\n    ".join(" | ".join(map(str.strip, tokens)) for tokens in labels)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -134,11 +135,10 @@ def fit_structure(
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
 
-    def loss(part: Parsed, some: Tensor) -> Tensor:
-        return part.mean_error(matrix, some, kind)
-
-    sizes = len(train.true), len(dev.true)
-    (kept,) = descend([matrix], loss, train, dev, sizes, ROWS, size * RATE, generator)
+    losses = [
+        (partial(part.mean_error, matrix, kind=kind), len(part.true)) for part in (train, dev)
+    ]
+    (kept,) = descend([matrix], losses, ROWS, size * RATE, generator)
     return StructuralProbe(kind, mean, spread, kept)
 
 

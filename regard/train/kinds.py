@@ -319,7 +319,7 @@ class Seq2Seq(TextKind):
         """A borrowed encoder must be there, and have positions for the sources."""
         super().decide(settings)
         if settings.values["encoder"] is not None:
-            own, length = make_config(settings, self.config), settings.values["length"]
+            own, length = make_config(settings, ShapeConfig), settings.values["length"]
             path = find_model(settings.values, "encoder")
             count_tokens(borrow_encoder(own.build(8, length)[0], path).front, length)
 

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,6 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertModel
 
 from regard.errors import DataError, ResourceError
-from regard.interop import folder as module
 from regard.interop.folder import INDEX, SINGLE, FolderSource, write_folder
 
 TENSORS = {
@@ -139,10 +139,10 @@ FULL = "Error while serializing: I/O error: No space left on device (os error 28
 @pytest.mark.parametrize(
     ("target", "name", "error", "expected"),
     [
-        (module, "save_file", SafetensorError(FULL), ResourceError),
+        (safetensors.torch, "save_file", SafetensorError(FULL), ResourceError),
         (os, "fsync", OSError(errno.ENOSPC, "No space left on device"), ResourceError),
         (os, "fsync", OSError(errno.EIO, "Input/output error"), DataError),
-        (module, "save_file", SafetensorError("other"), SafetensorError),
+        (safetensors.torch, "save_file", SafetensorError("other"), SafetensorError),
     ],
 )
 def test_a_failed_write_changes_nothing(tmp_path, monkeypatch, target, name, error, expected):

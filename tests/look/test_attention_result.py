@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.cells import cell_len
 
 from regard.look.attention_maps import add_effects, collect_maps, spell_words
-from regard.look.labels import cell_width, fit, token_label, token_labels
+from regard.look.labels import fit, token_label, token_labels
 from regard.tokens.trainers import train_tokenizer
 from tests.properties.small_models import example, small_kit
 
@@ -39,7 +40,7 @@ def test_it_fits_a_screen(name, length):
     maps = make(name, length)
     for head in (None, (1, 2)):
         lines = str(replace(maps, shown_head=head)).splitlines()
-        assert max(map(cell_width, lines)) <= 130 and len(lines) <= 60
+        assert max(map(cell_len, lines)) <= 130 and len(lines) <= 60
         assert all("\t" not in line for line in lines)
 
 

@@ -14,10 +14,9 @@ from regard.look.head_scores import (
     random_repeats,
     repeat_scores,
     score_heads,
-    value_weighted,
 )
 from regard.look.hooks import HookedModel
-from regard.look.logit_lens import head_outputs
+from regard.look.logit_lens import head_outputs, value_norms
 from regard.model.batch import Batch
 from regard.model.presets import recurrent_seq2seq
 from regard.model.recurrent import Recurrent
@@ -156,8 +155,8 @@ def test_values_weigh_attention(name):
     kit = small_kit(name)
     _, seen = kit.hooked.run(Batch(random_ids(6, 1)[None]), "decoder.blocks.1.attn.*")
     pattern, v = (seen[f"decoder.blocks.1.attn.{place}"] for place in ("pattern", "v"))
-    found = value_weighted(kit.hooked, 1, pattern, v)
     attention = kit.model.decoder.blocks[1].attn
+    found = pattern * value_norms(attention, v)[:, :, None]
     weights = attention.o.weight.unflatten(1, (4, 8))
     for head, i, j in ((0, 3, 1), (1, 2, 2), (3, 5, 0)):
         value = v[0, j, head * attention.groups // 4]

@@ -7,7 +7,7 @@ import pytest
 import regard
 from regard.errors import DataError
 from regard.loading import load
-from regard.look.answer_tokens import find_token
+from regard.look.prompts import find_token
 from tests.cli.small_folders import masker, writer  # noqa: F401
 
 TEXT = "the cat sat on the"
