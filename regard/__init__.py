@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a name is first used
-    from regard import data, evaluate, formal, history, look, tokens, train
+    from regard import data, evaluate, formal, history, look, tokens, train, tune
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -34,8 +34,10 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.native import doctor
     from regard.rules import discover
     from regard.train import replay, verify
-    from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+    from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
+    from regard.tune import predict
+    from regard.tune.config import HeadTuning
 
 __version__ = "0.1.0"
 
@@ -43,7 +45,9 @@ __all__ = [
     "Chat",
     "DataConfig",
     "Extracted",
+    "HeadTuning",
     "Kit",
+    "LoRA",
     "RegardError",
     "ShapeConfig",
     "Tap",
@@ -77,6 +81,7 @@ __all__ = [
     "other_rows",
     "patch",
     "plan",
+    "predict",
     "replay",
     "resample",
     "resample_from",
@@ -87,6 +92,7 @@ __all__ = [
     "tokens",
     "train",
     "translate",
+    "tune",
     "verify",
     "zero",
 ]

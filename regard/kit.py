@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -47,6 +47,8 @@ from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.tokens.tokenizer import Side, Tokenizer
+from regard.tune.adapter_folder import Base, write_adapter
+from regard.tune.lora import adapted, shares, switch
 
 Ids = Tensor | Sequence[int] | Sequence[Sequence[int]]
 Text = str | Sequence[str]
@@ -90,6 +92,8 @@ class Kit:
     """How generation takes its steps; the answers are the same."""
     path: Path | None = None
     """Where it was opened; None for a model made here."""
+    base: Base | None = None
+    """The model below its adapters, by path and hash; None where there are none."""
 
     def __post_init__(self) -> None:
         self.hooked = HookedModel(self.model)
@@ -280,6 +284,15 @@ class Kit:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""
         return capture(self.hooked, taps)
 
+    @property
+    def adapters(self) -> dict[str, float]:
+        """Its adapters, each with its share in the answers; 0 is off."""
+        return shares(self.model)
+
+    def switch(self, mix: str | Mapping[str, float] | None) -> None:
+        """Answer with one adapter, with several by their shares, or (None) as the base does."""
+        switch(self.model, mix)
+
     @torch.no_grad()
     def embed_batch(self, texts: Text) -> Tensor:
         """One vector per text (B, D), pooled and normalised as the folder says; else the mean."""
@@ -402,6 +415,7 @@ class Kit:
     def save(self, folder: str | os.PathLike[str], stored: str | None = None) -> None:
         """Write a folder that regard and, where the family exists there, transformers open.
 
+        A model with an adapter is written as the adapter alone, which PEFT opens too.
         stored="int8" takes a quarter of the room; only regard opens that (`interop/folder.py`).
         """
         if not isinstance(folder, str | os.PathLike) or "\0" in str(folder):
@@ -409,6 +423,11 @@ class Kit:
         if stored not in (None, INT8):
             raise UsageError("saving a model", f"stored = {stored!r}", f"{INT8!r} or None")
         config = self.config or self.fresh_config()
+        if adapted(self.model):
+            if stored is not None or self.base is None:
+                fault, fix = "a model with adapters", "regard.tune.merge first"
+                raise UsageError("saving a whole model", fault, "one without", fix)
+            return write_adapter(Path(folder), self.model, self.binding, self.base, config)
         config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED)}
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})

@@ -24,6 +24,14 @@ from regard.model.presets import PRESETS, architecture, preset
 from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
+from regard.tune.adapter_folder import (
+    Adapters,
+    base_of,
+    is_adapter,
+    open_adapters,
+    put_adapter,
+    reshape,
+)
 from regard.verbs import ModelLike
 from regard.zoo import locate
 
@@ -34,6 +42,7 @@ def load(
     device: str | torch.device | None = None,
     strict: bool = False,
     precision: str | None = "auto",
+    adapter: Adapters = None,
 ) -> Any:
     """Open a Hugging Face folder, a run's folder, a .gguf file, or a model in the box by name.
 
@@ -48,6 +57,9 @@ def load(
         precision: of the matrix products: fp32, bf16 or int8 (`model/precision.py`), "auto" for
             int8 on a CPU where the file holds such weights, or None for plain maps, which can be
             trained; elsewhere than on a CPU, fp32 and bf16 are the dtype of the weights.
+        adapter: the folder of a LoRA adapter of this model, which is put on, or {name: folder} of
+            several: the last one is on, `kit.switch` changes that. The folder of an adapter
+            as `path` opens its base and puts it on.
 
     Example:
         >>> regard.load("fr-en").translate("Bonjour.")
@@ -57,7 +69,7 @@ def load(
     known = find_kind(os.fsdecode(path))
     if known is None or known.kind is NETWORK:
         return load_kit(
-            path, dtype, choose_device() if device is None else device, strict, precision
+            path, dtype, choose_device() if device is None else device, strict, precision, adapter
         )
     return open_counted(Path(os.fsdecode(path)), known.kind)
 
@@ -68,18 +80,23 @@ def load_kit(
     device: str | torch.device = "cpu",
     strict: bool = False,
     precision: str | None = "auto",
+    adapter: Adapters = None,
 ) -> Kit:
     """Open a network, as `load` does."""
-    source = open_source(locate(path))
-    place = read_device(device)
-    if place.type != "cpu" and precision in ("fp32", "bf16"):
+    place, adapters, base = open_adapters(path, adapter)
+    source = open_source(place)
+    where = read_device(device)
+    if where.type != "cpu" and precision in ("fp32", "bf16"):
         dtype, precision = "float32" if precision == "fp32" else "bfloat16", None
-    if place.type == "cuda":
+    if where.type == "cuda":
         expect_many_shapes()
     with large_apart():
-        model, binding = load_model(source, read_dtype(dtype), place)
+        model, binding = load_model(source, read_dtype(dtype), where)
+        described = source.config
+        for folder in adapters.values():
+            model, binding, described = reshape(folder, model, binding, described)
         if precision == "auto":
-            whole = place.type == "cpu" and source.config.get(STORED) == INT8
+            whole = where.type == "cpu" and source.config.get(STORED) == INT8
             precision = INT8 if whole else None
         if precision is not None:
             set_precision(model, precision)
@@ -87,7 +104,9 @@ def load_kit(
                 set_precision(model, None)  # quicker where each sentence runs alone
     files = read_side_files(source.path) if source.path.is_dir() else {}
     tokenizer = read_tokenizer(source)
-    return Kit(model, tokenizer, binding, source.config, files, strict, path=Path(path))
+    for name, folder in adapters.items():
+        put_adapter(folder, model, binding, os.fsdecode(place), name)
+    return Kit(model, tokenizer, binding, described, files, strict, path=Path(path), base=base)
 
 
 def build(shape: str | ModelConfig, seed: int = 0) -> Kit:
@@ -126,6 +145,7 @@ def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = Fa
 def find_source(path: str) -> CheckpointSource | None:
     """The checkpoint at `path` or shipped under that name, or None for the name of a preset."""
     place = locate(path)
+    place = base_of(Path(place)) if is_adapter(place) else place
     if place != path or os.path.exists(path) or os.sep in path:
         return open_source(place)
     if path in PRESETS:

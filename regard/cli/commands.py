@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 import regard
 
 PANELS = {
-    "Use": ("generate", "chat", "translate", "score", "fill", "embed"),
-    "Make": ("train", "tokens", "ladder", "export", "verify", "replay"),
+    "Use": ("generate", "chat", "translate", "score", "fill", "embed", "predict"),
+    "Make": ("train", "tune", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),
     "Before attention": ("history",),
@@ -26,9 +26,10 @@ PANELS = {
 GROUPS = {
     "train": "lm mlm seq2seq rnn lstm gru mlp ngram bow classes w2v bayes logreg ibm1 shortlist "
     "memory",
+    "tune": "classify tag regress merge",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
-    "evaluate": "lm translate winograd blimp fewshot ioi analogies similarity",
+    "evaluate": "lm translate classify tag regress winograd blimp fewshot ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",

@@ -25,6 +25,8 @@ class Buckets:
     budget is a batch of its own.
     """
 
+    varying = True
+
     def __init__(
         self,
         store: Store,

@@ -8,7 +8,7 @@ validation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,7 +30,8 @@ class Examples:
     inputs: Tensor
     """Ids (B, T), or (B, S) where there is a target."""
     labels: Tensor
-    """(B, T): the right answers, −100 where there is no loss."""
+    """The right answers, −100 where there is no loss: ids (B, T), classes (B,), several labels of a
+    row as 0 and 1 (B, C), or numbers (B,)."""
     tokens: int
     """How many labels carry a loss; of a share, those of the whole batch."""
     target: Tensor | None = None
@@ -43,6 +44,8 @@ class Examples:
     """(B, S): real tokens of the source; None when all are."""
     follows: bool = False
     """Each row goes on where it ended in the batch before."""
+    extra: dict[str, Tensor] = field(default_factory=dict)
+    """What else an objective needs of each row, such as its log-probability before (B, …)."""
 
     def parts(self) -> dict[str, Tensor]:
         """The tensors a Batch takes: `Batch(**examples.parts())`."""
@@ -58,6 +61,7 @@ class Examples:
             return self
         rows = slice(rank, None, size) if rank < len(self.labels) else slice(1)
         held: dict[str, Any] = {name: tensor[rows] for name, tensor in self.parts().items()}
+        held["extra"] = {name: tensor[rows] for name, tensor in self.extra.items()}
         labels = self.labels[rows]
         if rank >= len(self.labels):
             labels = torch.full_like(labels, IGNORED)
@@ -66,11 +70,15 @@ class Examples:
     def pin(self) -> Examples:
         """The batch in page-locked memory, from where copies to a GPU run beside its work."""
         pinned: dict[str, Any] = {n: t.pin_memory() for n, t in self.parts().items()}
+        pinned["extra"] = {n: t.pin_memory() for n, t in self.extra.items()}
         return replace(self, labels=self.labels.pin_memory(), **pinned)
 
 
 class Source(Protocol):
-    """What a loader reads: numbered batches in each epoch."""
+    """What a loader reads: numbered batches in each epoch.
+
+    One whose batches differ in shape has an attribute `varying` that is true.
+    """
 
     def count(self, epoch: int) -> int:
         """Batches of an epoch."""

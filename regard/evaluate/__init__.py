@@ -12,8 +12,10 @@ from regard.ambient import current, progress
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import (
     AnalogyScores,
+    ClassScores,
     FewShot,
     MinimalPairs,
+    NumberScores,
     Perplexity,
     SectionScore,
     SimilarityScore,
@@ -23,7 +25,17 @@ from regard.evaluate.results import (
 )
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
-from regard.verbs import Count, EditsLike, File, Files, ModelLike, Natural, Precision, verb
+from regard.verbs import (
+    Count,
+    EditsLike,
+    File,
+    Files,
+    ModelLike,
+    Natural,
+    Precision,
+    takes,
+    verb,
+)
 
 QUESTION = "Question: {question}\nAnswer: {answer}"
 
@@ -172,6 +184,102 @@ def translate(
         model=_name(model),
         test=str(test),
     )
+
+
+@verb
+def classify(
+    model: ModelLike,
+    test: File,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    precision: Precision = "auto",
+) -> ClassScores:
+    """Accuracy, F1, confusion and calibration of the classes of texts.
+
+    `--save table.png` draws what was taken for what.
+
+    Args:
+        model: the folder `final` of `regard tune classify`, or any classifier of texts.
+        test: CSV, TSV or JSONL with columns text and label; TSV may be text TAB label alone.
+        text: the column of the texts (text, sentence).
+        label: the column of the labels (label, labels).
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.classify("run/final", "test.tsv").accuracy
+        $ regard evaluate classify run/final test.tsv
+        $ regard evaluate classify run/final mails.csv --text body --label topic --json
+        $ regard evaluate classify run/final test.tsv --save confusion.png
+    """
+    scores: ClassScores = _score_labels("classify", **locals())
+    return scores
+
+
+@verb
+@takes(classify)
+def tag(*args: Any, **named: Any) -> ClassScores:
+    """Accuracy, F1, confusion and calibration of the tags of words.
+
+    Args:
+        model: the folder `final` of `regard tune tag`, or any tagger of transformers.
+        test: a CoNLL file, or JSONL with lists tokens and tags.
+        text: of no use here: sentences are made of their words.
+        label: the column of the tags (upos, or the last one; JSONL: tags).
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.tag("run/final", "dev.conllu").accuracy
+        $ regard evaluate tag run/final test.conllu
+        $ regard evaluate tag run/final test.conllu --label xpos --json
+        $ regard evaluate tag run/final test.jsonl --save confusion.png
+    """
+    scores: ClassScores = _score_labels("tag", *args, **named)
+    return scores
+
+
+@verb
+def regress(
+    model: ModelLike,
+    test: File,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    precision: Precision = "auto",
+) -> NumberScores:
+    """Correlations and errors of the numbers of texts.
+
+    Args:
+        model: the folder `final` of `regard tune regress`.
+        test: CSV, TSV or JSONL with columns text and label; TSV may be text TAB number alone.
+        text: the column of the texts (text, sentence).
+        label: the column of the numbers (label, labels).
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.regress("run/final", "test.tsv").pearson
+        $ regard evaluate regress run/final test.tsv
+        $ regard evaluate regress run/final prices.csv --label price
+        $ regard evaluate regress run/final test.tsv --json
+    """
+    scores: NumberScores = _score_labels("regress", **locals())
+    return scores
+
+
+def _score_labels(
+    kind: str,
+    model: ModelLike,
+    test: File,
+    *,
+    text: str | None = None,
+    label: str | None = None,
+    precision: Precision = "auto",
+) -> Any:
+    from regard.loading import open_kit
+    from regard.tune.prediction import score_file
+
+    scores = score_file(open_kit(model, precision), test, kind, text, label)
+    return replace(scores, model=_name(model), test=str(test))
 
 
 @verb

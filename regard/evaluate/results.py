@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from regard.errors import UsageError
 from regard.result import Grid, Result, Row, human, shown
 
 BAR_WIDTH = 40  # characters of the longest bar
@@ -350,3 +351,84 @@ class SimilarityScore(Result):
         """One line."""
         without = f", {self.skipped:,} without vectors" if self.skipped else ""
         yield f"Spearman's ρ {self.spearman:.4f} over {self.pairs:,} pairs{without}"
+
+
+# Classes, tags and numbers ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassScore(Row):
+    """How well one class is told."""
+
+    name: str
+    precision: float
+    recall: float
+    f1: float
+    count: int
+    """Texts or words that have it."""
+
+
+@dataclass(frozen=True)
+class ClassScores(Result):
+    """Classes of {test} by {model}."""
+
+    accuracy: float
+    """Of several labels a text: all of them right."""
+    low: float
+    high: float
+    """95 % interval of the accuracy, over texts drawn again and again (bootstrap)."""
+    macro_f1: float
+    """Mean of the classes' F1, rare ones as much as frequent ones."""
+    micro_f1: float
+    ece: float
+    """Expected calibration error: how far confidence is from accuracy, over 15 bins."""
+    count: int
+    """Texts, or words of a tagger."""
+    classes: list[ClassScore]
+    confusion: list[list[int]] | None = shown(table=False, default=None)
+    """How often a class (row) was called each class (column); None of several labels."""
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")
+
+    def parts(self) -> Iterator[str | Grid]:
+        """Figures, classes, and what was taken for what."""
+        yield from super().parts()
+        if self.confusion is not None:
+            names = [row.name for row in self.classes]
+            rows = [(name, *map(str, row)) for name, row in zip(names, self.confusion, strict=True)]
+            yield Grid("confusion: rows are what it is, columns what was said", ("", *names), rows)
+
+    def plot(self) -> Any:
+        """The confusion table as a matplotlib figure, each row as shares."""
+        from matplotlib.figure import Figure
+
+        if self.confusion is None:
+            raise UsageError("drawing a picture", "several labels a text", "one class a text")
+        names, size = [row.name for row in self.classes], max(3.0, 0.4 * len(self.classes))
+        figure = Figure(figsize=(size + 1.5, size))
+        axes = figure.subplots()
+        shares = [[cell / max(sum(row), 1) for cell in row] for row in self.confusion]
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        for y, row in enumerate(self.confusion):
+            for x, cell in enumerate(row):
+                color = "white" if shares[y][x] > 0.5 else "black"
+                axes.text(x, y, str(cell), ha="center", va="center", color=color, fontsize=8)
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+        axes.set(xlabel="said", ylabel="is", title=f"{self.accuracy:.1%} right")
+        return figure
+
+
+@dataclass(frozen=True)
+class NumberScores(Result):
+    """Numbers of {test} by {model}."""
+
+    pearson: float
+    spearman: float
+    rmse: float
+    """Root of the mean squared error."""
+    mae: float
+    """Mean absolute error."""
+    count: int
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")

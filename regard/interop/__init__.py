@@ -97,7 +97,11 @@ def export(
             _save_arpa(ngrams, place)
         elif form == "ctranslate2":
             ct2.import_specs()  # before minutes are spent
-            ct2.save_ctranslate2(model if isinstance(model, Kit) else load_kit(model), place)
+            kit = model if isinstance(model, Kit) else load_kit(model)
+            if kit.adapters:
+                fault, fix = "a model with adapters", "regard tune merge first"
+                raise UsageError("exporting", fault, "one without", fix)
+            ct2.save_ctranslate2(kit, place)
         else:
             kit = model if isinstance(model, Kit) else load_kit(model)
             kit.save(place, stored=INT8)

@@ -21,6 +21,7 @@ MASKED = (
 )
 CLASSES = (VOCAB, ("head.size", LABELS))
 POOLED = {"head.take": "first", "head.transform": "tanh"}
+TAGS = Variant("bert.", (TensorRow("head.out", "classifier"),), CLASSES, {"head.bias": True})
 
 
 def output(head: str) -> tuple[TensorRow, ...]:
@@ -62,12 +63,7 @@ BERT = Table(
             config=CLASSES,
             fixed=POOLED | {"head.bias": True},
         ),
-        "BertForTokenClassification": Variant(
-            prefix="bert.",
-            rows=(TensorRow("head.out", "classifier"),),
-            config=CLASSES,
-            fixed={"head.bias": True},
-        ),
+        "BertForTokenClassification": TAGS,
     },
     config=(
         *ENCODER_SIZES,
@@ -125,6 +121,7 @@ ROBERTA = replace(
             config=CLASSES,
             fixed=POOLED | {"head.bias": True},
         ),
+        "RobertaForTokenClassification": replace(TAGS, prefix="roberta."),
     },
     config=(
         *BERT.config,
@@ -160,6 +157,7 @@ DISTILBERT = Table(
             config=CLASSES,
             fixed={"head.take": "first", "head.transform": "relu", "head.bias": True},
         ),
+        "DistilBertForTokenClassification": replace(TAGS, prefix="distilbert."),
     },
     config=(
         ("{front,encoder.block}.dim", Key("dim")),

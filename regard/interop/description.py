@@ -99,7 +99,7 @@ def tap_shape(name: str, config: ModelConfig) -> list[str]:
     keys = "S" if owner in ("attn", "cross") else own
     if place == "logits":
         score = "D" if config.head.size is None else "V"
-        return ["B", score] if config.head.take == "first" else ["B", "T", score]
+        return ["B", score] if config.head.take != "all" else ["B", "T", score]
     if owner in ("attn", "cross") and place != "out":
         shapes = {"k": ["B", keys, "G", "K"], "scores": ["B", "H", own, keys]}
         shapes |= {"v": shapes["k"], "pattern": shapes["scores"]}

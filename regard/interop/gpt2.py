@@ -1,6 +1,18 @@
 """GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
 
-from regard.interop.table import SPLIT, TRANSPOSE, Key, ManyKeys, Table, TensorRow, Variant, act
+from regard.interop.table import (
+    LABELS,
+    SPLIT,
+    TRANSPOSE,
+    Key,
+    ManyKeys,
+    Table,
+    TensorRow,
+    Variant,
+    act,
+)
+
+CLASSES = (("front.vocab", Key("vocab_size")), ("head.size", LABELS))
 
 GPT2 = Table(
     family="gpt2",
@@ -14,6 +26,12 @@ GPT2 = Table(
             ),
         ),
         "GPT2Model": Variant(config=(("front.vocab", Key("vocab_size")),)),
+        "GPT2ForSequenceClassification": Variant(
+            "transformer.", (TensorRow("head.out", "score"),), CLASSES, {"head.take": "last"}
+        ),
+        "GPT2ForTokenClassification": Variant(
+            "transformer.", (TensorRow("head.out", "classifier"),), CLASSES, {"head.bias": True}
+        ),
     },
     config=(
         ("{front,decoder.block}.dim", Key("n_embd")),

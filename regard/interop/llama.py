@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from regard.errors import DataError
-from regard.interop.table import Key, ManyKeys, Table, TensorRow, Variant, act
+from regard.interop.table import LABELS, Key, ManyKeys, Table, TensorRow, Variant, act
 
 
 def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
@@ -70,10 +70,25 @@ HEAD = Variant(
     ),
 )
 BODY = Variant(config=(("front.vocab", Key("vocab_size")),))
+CLASSES = (*BODY.config, ("head.size", LABELS))
+SCORE = (TensorRow("head.out", "score"),)
+
+
+def variants(name: str) -> dict[str, Variant]:
+    """The architectures of a family."""
+    return {
+        f"{name}ForCausalLM": HEAD,
+        f"{name}Model": BODY,
+        f"{name}ForSequenceClassification": Variant(
+            "model.", SCORE, CLASSES, {"head.take": "last"}
+        ),
+        f"{name}ForTokenClassification": Variant("model.", SCORE, CLASSES, {"head.bias": True}),
+    }
+
 
 LLAMA = Table(
     family="llama",
-    variants={"LlamaForCausalLM": HEAD, "LlamaModel": BODY},
+    variants=variants("Llama"),
     config=(
         ("{front,decoder.block}.dim", Key("hidden_size")),
         ("decoder.depth", Key("num_hidden_layers")),
@@ -114,7 +129,7 @@ LLAMA = Table(
 MISTRAL = replace(
     LLAMA,
     family="mistral",
-    variants={"MistralForCausalLM": HEAD, "MistralModel": BODY},
+    variants=variants("Mistral"),
     config=(
         *LLAMA.config,
         # null is no window; left out, transformers takes 4096
@@ -131,7 +146,7 @@ MISTRAL = replace(
 QWEN2 = replace(
     LLAMA,
     family="qwen2",
-    variants={"Qwen2ForCausalLM": HEAD, "Qwen2Model": BODY},
+    variants=variants("Qwen2"),
     config=tuple(row for row in LLAMA.config if row != BIAS),
     fixed=LLAMA.fixed | {"decoder.block.bias": ("q", "k", "v")},
 )
@@ -139,7 +154,7 @@ QWEN2 = replace(
 QWEN3 = replace(
     LLAMA,
     family="qwen3",
-    variants={"Qwen3ForCausalLM": HEAD, "Qwen3Model": BODY},
+    variants=variants("Qwen3"),
     config=(
         *(row for row in LLAMA.config if row != HEAD_DIM),
         ("decoder.block.head_dim", Key("head_dim", 128)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
@@ -58,17 +58,22 @@ def settle(tensor: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.empty(tensor.shape, dtype=dtype, device=device).copy_(tensor)
 
 
-def outline(source: CheckpointSource) -> tuple[Model, Binding | None, list[Move]]:
-    """The model of a checkpoint without memory, its table, and the moves that will fill it."""
-    binding = None
-    if source.config.get("model_type") == OWN:
-        values = source.config.get(OWN) or {}
+def read_shape(
+    described: dict[str, Any], names: Collection[str]
+) -> tuple[ModelConfig, Binding | None]:
+    """The shape that a config.json tells of and its table, given the names of the tensors."""
+    if described.get("model_type") == OWN:
+        values = described.get(OWN) or {}
         recurrent = isinstance(values, dict) and values.get("kind") == RecurrentConfig.kind
         kind = RecurrentConfig if recurrent else ModelConfig
-        config = typing.cast(ModelConfig, from_plain(kind, values, "model"))
-    else:
-        binding = recognise(source.config, source.shapes)
-        config = read_config(binding, source.config | {TENSORS: frozenset(source.shapes)})
+        return typing.cast(ModelConfig, from_plain(kind, values, "model")), None
+    binding = recognise(described, names)
+    return read_config(binding, described | {TENSORS: frozenset(names)}), binding
+
+
+def outline(source: CheckpointSource) -> tuple[Model, Binding | None, list[Move]]:
+    """The model of a checkpoint without memory, its table, and the moves that will fill it."""
+    config, binding = read_shape(source.config, source.shapes)
     shapes = source.shapes
     depth = sum(stack.depth for stack in (config.encoder, config.decoder) if stack is not None)
     depth += config.depth if isinstance(config, RecurrentConfig) else 0

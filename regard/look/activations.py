@@ -243,7 +243,7 @@ def select_taps(
             problem = f"{name}, which has numbers for two tokens each"
             fix = "`regard look attention` shows patterns; extract attn.z or attn.out"
             raise UsageError(doing, problem, "taps that hold a vector for each token", fix)
-        if ".back." in name or (name == "logits" and model.config.head.take == "first"):
+        if ".back." in name or (name == "logits" and model.config.head.take != "all"):
             why = "reads from the end" if ".back." in name else "has one answer for a whole text"
             near = "encoder.ahead.*.state" if ".back." in name else "blocks.*.resid_post"
             raise UsageError(doing, f"{name}, which {why}", f"taps such as {near}")

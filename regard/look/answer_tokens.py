@@ -33,7 +33,7 @@ class AskedText(NamedTuple):
 def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> AskedText:
     """A text as a model of its kind reads it; `begun` is how an encoder-decoder's answer begins."""
     model, tokenizer = kit.model, kit.tokenizer
-    if tokenizer is None or model.config.head.take == "first" or model.head.out is None:
+    if tokenizer is None or model.config.head.take != "all" or model.head.out is None:
         raise UsageError(doing, "a model that predicts no words", "one that does")
     if model.config.target is not None:
         ids = check_length(kit, tokenizer.encode(text), doing, text)

@@ -146,7 +146,8 @@ def head_matrices(hooked: HookedModel, name: str, head: Any = None) -> Tensor:
         raise UsageError("reading weights of heads", problem, "a Transformer opened in fp32")
 
     def by_head(what: str) -> Tensor:
-        weight: Tensor = getattr(attention, what).weight
+        linear = getattr(attention, what)
+        weight: Tensor = linear.merged() if hasattr(linear, "merged") else linear.weight
         if what == "o":
             weight = weight.unflatten(1, (attention.heads, -1))
             return weight.permute(1, 2, 0)

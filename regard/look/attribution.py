@@ -317,7 +317,7 @@ def pose_question(
     if head.size is None:
         raise UsageError(doing, "a model that gives vectors only", "one that answers")
     classes: dict[int, str] = {}
-    if head.take == "first":
+    if head.take != "all":
         labels = kit.config.get("id2label") or {}
         classes = {n: str(labels.get(str(n), n)) for n in range(head.size)}
         asked = AskedText(check_length(kit, tokenizer.encode(text), doing, text), "")

@@ -60,9 +60,9 @@ def lens_scores(hooked: HookedModel, batch: Batch, columns: Tensor | None = None
     """
     model = hooked.model
     name, stack = last_stack(model, LOOKING)
-    whole = model.head.config.take == "first"
+    whole = model.head.config.take != "all"
     if whole and columns is not None:
-        problem = "columns, and an output head that takes the first position"
+        problem = "columns, and an output head with one answer for a row"
         raise UsageError(LOOKING, problem, "no columns")
     taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
     _, seen = hooked.run(batch, taps)
@@ -101,7 +101,7 @@ def read_lens(
     asked = pose_question(kit, source, target, against, LOOKING, begun)
     batch, goal = asked.batch, asked.goal
     column = goal_columns(kit.model, batch, goal)[:, None]
-    whole = kit.model.head.config.take == "first"
+    whole = kit.model.head.config.take != "all"
     every = lens_scores(kit.hooked, batch, None if whole else column).float()
     scores = every.flatten(0, -2)[:, : None if whole else kit.text_tokenizer.size]  # (L + 1, V)
     probability, rank = follow_token(scores, goal.good[0])

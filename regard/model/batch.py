@@ -192,7 +192,7 @@ def check_documents(batch: Batch, config: ModelConfig) -> None:
         raise UsageError("reading a batch", "source_documents= alone", "documents= too")
     if batch.documents is None:
         return
-    if config.head.take == "first":
+    if config.head.take != "all":
         raise DataError(
             "reading a batch",
             "several documents packed in a row, and an output head with one answer per row",

@@ -98,8 +98,8 @@ class HeadConfig:
 
     size: int | None = None
     """Number of scores: the vocabulary, or the classes; None leaves vectors."""
-    take: Literal["all", "first"] = "all"
-    """Score every position, or the first one only."""
+    take: Literal["all", "first", "last", "mean"] = "all"
+    """Score every position; or the first token of a row, its last, or the mean of all of them."""
     transform: str | None = None
     """A dense layer with this activation before the scores."""
     norm: bool = False

@@ -263,7 +263,7 @@ def kept_bytes(config: ModelConfig, run: RunShape) -> Cost:
 def head_rows(config: ModelConfig, run: RunShape) -> tuple[int, int, int, int]:
     """(rows of the stream, rows that are scored, width, number of scores)."""
     rows = run.batch * passes(config, run)[-1].tokens
-    taken = run.batch if config.head.take == "first" else rows
+    taken = run.batch if config.head.take != "all" else rows
     return rows, taken, config.last.block.dim, config.head.size or 0
 
 

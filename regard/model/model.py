@@ -48,20 +48,35 @@ class Head(nn.Module):
         self.out = nn.Linear(dim, config.size, bias=config.bias) if config.size else None
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """(B, T, D) → (B, T, size), or (B, size) when only the first position is taken."""
+        """(B, T, D) → (B, T, size), or (B, size) when a row has one answer."""
         x = self.prepare(x, real)
         return x if self.out is None else self.out(x)
 
     def prepare(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """All but the scores; training computes those in chunks (`train/cross_entropy.py`).
-
-        The first token of a row is not its first column when padding `real` (B, T) is on the left.
-        """
-        if self.config.take == "first":
-            x = x[:, 0] if real is None else x[torch.arange(len(x)), real.int().argmax(-1)]
+        """All but the scores; training computes those in chunks (`train/cross_entropy.py`)."""
+        x = self.pool(x, real)
         if self.dense is not None and self.act is not None:
             x = self.norm(self.act(self.dense(x)))
         return x if self.config.scale is None else x * self.config.scale
+
+    def pool(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """(B, T, D) → (B, D), or x itself where every position is scored.
+
+        Padding, where `real` (B, T) is False, may be on either side: the first token of a row need
+        not be in its first column.
+        """
+        take = self.config.take
+        if take == "all":
+            return x
+        if real is None:
+            return x.mean(1) if take == "mean" else x[:, 0 if take == "first" else -1]
+        if take == "mean":
+            kept = x.masked_fill(~real[..., None], 0.0)  # padding may hold anything, NaN too
+            return kept.sum(1) / real.sum(1, keepdim=True).clamp(min=1)
+        columns = torch.arange(x.shape[1], device=x.device)
+        first = real.int().argmax(-1)
+        at = first if take == "first" else torch.where(real, columns, 0).amax(-1)
+        return x[torch.arange(len(x), device=x.device), at]
 
 
 class Model(nn.Module):

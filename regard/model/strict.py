@@ -129,7 +129,7 @@ def collect(model: Model, runs: Iterator[tuple[StrictRun, Tensor]], ids: Tensor)
             out[part.row] = scores[0]
     if out is None:  # nothing but padding
         size = model.config.head.size or model.config.last.block.dim
-        shape = (len(ids), size) if model.config.head.take == "first" else (*ids.shape, size)
+        shape = (len(ids), size) if model.config.head.take != "all" else (*ids.shape, size)
         out = next(model.parameters()).new_zeros(shape)
     return out
 

@@ -46,6 +46,10 @@ def load(path: str | Path) -> Tokenizer:
     place = Path(path)
     if not place.exists():
         raise DataError(f"opening {path}", "no such file or folder", "a folder with tokenizer.json")
+    if (place / "adapter_config.json").is_file():  # its base has one
+        from regard.tune.adapter_folder import base_of
+
+        place = Path(base_of(place))
     if place.suffix == ".gguf":
         from regard.interop.source import open_source, read_tokenizer
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
-from regard.train.config import DataConfig, ShapeConfig, TrainConfig
+from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
 from regard.train.results import (
     DryRun,
     LearntMemory,
@@ -42,6 +42,7 @@ def lm(
     config: Training = TRAINING,
     shape: Shape = SHAPE,
     data: Data = DATA,
+    lora: LoRA | str | None = None,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
@@ -58,6 +59,7 @@ def lm(
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: family, dim, depth, heads.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
+        lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -84,6 +86,7 @@ def mlm(*args: Any, **named: Any) -> Trained:
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, depth, heads.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
+        lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -109,6 +112,7 @@ def seq2seq(*args: Any, **named: Any) -> Trained:
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: family, dim, depth, heads, attention.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
+        lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -134,6 +138,7 @@ def rnn(*args: Any, **named: Any) -> Trained:
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
+        lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -159,6 +164,7 @@ def lstm(*args: Any, **named: Any) -> Trained:
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
+        lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -184,6 +190,7 @@ def gru(*args: Any, **named: Any) -> Trained:
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
+        lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -209,6 +216,7 @@ def mlp(*args: Any, **named: Any) -> Trained:
         config: how to train: steps, learning rate, batches, checkpoints.
         shape: which model: dim, hidden, depth.
         data: validation files, tokenizer, a model to begin with, prompts of samples.
+        lora: train a low-rank adapter of the model to begin with: r=8,alpha=16,targets=*.attn.q …
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -231,9 +239,10 @@ def _train(
     data: DataConfig = DATA,
     **rest: Any,
 ) -> Trained:
+    from regard.train.kinds import WORD
     from regard.train.runs import train_files
 
-    return train_files(word, files, configs=(config, shape, data), **rest)
+    return train_files(WORD[word], files, configs=(config, shape, data), **rest)
 
 
 # By counting --------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
@@ -25,7 +26,6 @@ from regard.model.presets import (
 )
 from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
-KINDS = ("lm", "mlm", "seq2seq")
 FREE = (
     "steps",
     "minutes",
@@ -132,8 +132,8 @@ class TrainConfig(Config):
     """Checkpoints kept, beside the best."""
     log_every: Count = 10
     """Steps between lines of metrics.jsonl."""
-    metric: Literal["loss", "bleu"] = "loss"
-    """What the best validation, and stopping early, go by; BLEU of greedy translations: seq2seq."""
+    metric: Literal["loss", "bleu", "accuracy", "macro_f1"] = "loss"
+    """What the best validation, and stopping early, go by: seq2seq has bleu, `tune` the others."""
     patience: Natural = 0
     """Stop after this many validations without a better one; 0 never stops early."""
     workers: Annotated[int, Bound(0, 256, "a whole number from 0 to 256")] = 1
@@ -260,3 +260,70 @@ class ShapeConfig(Config):
 def with_hidden(stack: StackConfig | None, hidden: int) -> StackConfig | None:
     """A stack with another width of its MLPs."""
     return stack and replace(stack, block=replace(stack.block, hidden=hidden))
+
+
+READING_LORA = "reading the settings of LoRA"
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Low-rank adaptation (Hu 2021): W + scale · B A, of which only A and B are trained."""
+
+    r: Count = 8
+    """Rank: rows of A, columns of B."""
+    alpha: Amount | None = None
+    """The product is scaled by alpha / r (2r)."""
+    targets: tuple[str, ...] = ("*.attn.q", "*.attn.v")
+    """Names of linear maps, as patterns: `*.attn.{q,v}`, `decoder.*.mlp.*`."""
+    dropout: BelowOne = 0.0
+    """On what A reads, in training."""
+    rslora: bool = False
+    """Scale by alpha / √r, which keeps large ranks learning (Kalajdzievski 2023)."""
+    dora: bool = False
+    """Train the length of each row of W apart from its direction (DoRA, Liu 2024)."""
+
+    def __post_init__(self) -> None:
+        targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
+        object.__setattr__(self, "targets", targets)
+        if not targets or not all(isinstance(target, str) and target for target in targets):
+            expected = "names of linear maps, or patterns"
+            raise UsageError(READING_LORA, f"targets = {targets!r}", expected)
+        hints = typing.get_type_hints(type(self), include_extras=True)
+        for field in dataclasses.fields(self):
+            check_value("LoRA", field.name, getattr(self, field.name), hints[field.name])
+
+    @property
+    def scale(self) -> float:
+        """What the product is multiplied by."""
+        alpha = 2 * self.r if self.alpha is None else self.alpha
+        return float(alpha / (self.r**0.5 if self.rslora else self.r))
+
+    def __str__(self) -> str:
+        """As `parse` reads it: what differs from the defaults, and the rank."""
+        words = [f"r={self.r}"] + ([f"alpha={self.alpha:g}"] if self.alpha is not None else [])
+        words += [f"dropout={self.dropout:g}"] if self.dropout else []
+        words += [name for name in ("rslora", "dora") if getattr(self, name)]
+        if self.targets != LoRA().targets:
+            words.append("targets=" + ",".join(self.targets))
+        return ",".join(words)
+
+    @classmethod
+    def parse(cls, text: str) -> LoRA:
+        """`r=8,alpha=16,dora,targets=*.attn.q,*.mlp.up` → its settings."""
+        values: dict[str, Any] = {}
+        names = [field.name for field in dataclasses.fields(cls)]
+        for part in re.split(r",(?![^{]*\})", text):  # a comma inside of braces belongs to them
+            name, equals, value = (word.strip() for word in part.partition("="))
+            if not equals and "targets" in values and name not in names:
+                values["targets"] += (name,)
+                continue
+            check_known(name, names, READING_LORA, f"{part!r} in {text!r}")
+            kind: Any = {"r": int, "targets": lambda word: (word,)}.get(name, float)
+            if name in ("rslora", "dora"):
+                kind = {"": True, "true": True, "false": False}.__getitem__
+            try:
+                values[name] = kind(value)
+            except (ValueError, KeyError):
+                expected = "r=8,alpha=16,dropout=0.1,dora,targets=*.attn.q"
+                raise UsageError(READING_LORA, f"{part!r} in {text!r}", expected) from None
+        return cls(**values)

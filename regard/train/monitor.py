@@ -13,14 +13,17 @@ from regard.errors import RegardError
 from regard.result import human_bytes, human_time
 from regard.train.config import TrainConfig
 
+VALID = ("valid_nll", "valid_tokens", "valid_bleu")
 SMOOTH = 0.98  # share of the smoothed loss that a step keeps
 
 
 class Monitor:
     """Tells a person, log.txt and TensorBoard how a run goes; of several processes the first."""
 
-    def __init__(self, folder: Path, config: TrainConfig, leads: bool = True) -> None:
-        self.folder, self.config, self.leads = folder, config, leads
+    def __init__(
+        self, folder: Path, config: TrainConfig, leads: bool = True, unit: str = "tokens"
+    ) -> None:
+        self.folder, self.config, self.leads, self.unit = folder, config, leads, unit
         self.progress = Progress("training")
         self.smooth: float | None = None
         self.clock = time.monotonic()
@@ -55,8 +58,10 @@ class Monitor:
                     self.board.add_scalar(name, line[name], line["step"])
         if "valid_nll" in line:
             text = f"step {line['step']}: validation {line['valid_nll']:.4f}"
-            text += f" over {line['valid_tokens']:,} tokens"
+            text += f" over {line['valid_tokens']:,} {self.unit}"
             text += f", BLEU {line['valid_bleu']:.2f}" if "valid_bleu" in line else ""
+            others = [n for n in line if n.startswith("valid_") and n not in VALID]
+            text += "".join(f", {n.removeprefix('valid_')} {line[n]:.4g}" for n in others)
             self.say(f"{text}, best {line['best']:.4f}")
             self.clock = time.monotonic()  # validation is not a step
             return
@@ -82,7 +87,7 @@ class Monitor:
             f"step {step}" if budget else f"step {step}/{steps}",
             f"loss {line['loss']:.4f} ({self.smooth:.4f})",
         ]
-        parts.append(f"{line['tokens_per_s']:,.0f} tokens/s")
+        parts.append(f"{line['tokens_per_s']:,.0f} {self.unit}/s")
         parts.append(human_bytes(line.get("memory") or resident()))
         if self.pace is not None and self.reports > 1 and step < steps:
             left = human_time(self.pace * (steps - step))

@@ -107,10 +107,11 @@ def check_labels(labels: Tensor, vocab: int) -> None:
     """Stop at a label outside the vocabulary, before a kernel meets it."""
     wrong = ((labels != IGNORE) & ((labels < 0) | (labels >= vocab))).nonzero()
     if len(wrong):
-        row, column = wrong[0].tolist()
+        row, *column = wrong[0].tolist()
+        place = f"row {row}{f', position {column[0]}' if column else ''}"
         raise DataError(
             "reading labels",
-            f"label {int(labels[row, column])} at row {row}, position {column}",
+            f"label {int(labels[row, *column])} at {place}",
             f"0 to {vocab - 1}, or {IGNORE} for no loss",
         )
 
@@ -122,6 +123,6 @@ class Objective(nn.Module):
         super().__init__()
         self.model, self.loss = model, loss
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: Any, **extra: Any) -> Any:
         """The loss of the model on a batch and its labels."""
-        return self.loss(self.model, *inputs)
+        return self.loss(self.model, *inputs, **extra)

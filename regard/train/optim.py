@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,25 +17,31 @@ from regard.train.config import TrainConfig
 from regard.train.distributed import whole
 
 
-def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+def build_optimizer(
+    model: nn.Module, config: TrainConfig, rates: Mapping[str, float] | None = None
+) -> torch.optim.Optimizer:
     """Fused AdamW (Loshchilov and Hutter 2019), or Muon for the matrices of the blocks.
 
-    Norms, biases and embeddings are not decayed.
+    Norms, biases and embeddings are not decayed. `rates` are factors on the learning rate by the
+    name of a parameter; each group holds its own as `rate`.
     """
     matrices, decayed, plain = group_parameters(model, config)
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups: list[dict[str, Any]] = []
+    for some, decay in ((decayed, config.weight_decay), (plain, 0.0)):
+        alike: dict[float, list[nn.Parameter]] = defaultdict(list)
+        for parameter in some:
+            alike[(rates or {}).get(names[id(parameter)], 1.0)].append(parameter)
+        groups += [{"params": p, "weight_decay": decay, "rate": r} for r, p in alike.items()]
     how: dict[str, Any] = {"lr": config.lr, "betas": (config.beta1, config.beta2)}
     how |= {"eps": config.eps, "fused": True}
     if config.optimizer == "adamw":
         return torch.optim.AdamW(groups, **how)
-    return Muon(matrices, config.weight_decay, [g for g in groups if g["params"]], **how)
+    return Muon(matrices, config.weight_decay, groups, **how)
 
 
 def group_parameters(model: nn.Module, config: TrainConfig) -> list[list[nn.Parameter]]:
-    """Matrices that Muon moves, other weights that are decayed, weights that are not.
+    """Matrices that Muon moves, other weights that are decayed, those that are not; frozen: none.
 
     Of a matrix that it moves Muon keeps one mean, AdamW of everything two.
     """
@@ -44,7 +50,7 @@ def group_parameters(model: nn.Module, config: TrainConfig) -> list[list[nn.Para
     blocks = [m for m in model.modules() if isinstance(m, Block) and config.optimizer == "muon"]
     inside = {id(p) for block in blocks for p in block.parameters()}
     groups: list[list[nn.Parameter]] = [[], [], []]
-    for parameter in model.parameters():
+    for parameter in (p for p in model.parameters() if p.requires_grad):
         small = parameter.dim() < 2 or id(parameter) in spared
         groups[2 if small else 0 if id(parameter) in inside else 1].append(parameter)
     return groups
@@ -159,26 +165,29 @@ def build_schedule(name: str, warm_up: int, steps: int, floor: float = 0.1) -> S
 
 
 class Mean:
-    """Exponential running mean of the weights; what is evaluated and saved when it is on."""
+    """Exponential running mean of the weights, frozen ones left out; evaluated and saved if on."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay, self.step = decay, 0
-        self.weights = [p.detach().clone() for p in model.parameters()]
+        numbered = enumerate(model.parameters())
+        self.weights = {n: p.detach().clone() for n, p in numbered if p.requires_grad}
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
         """Take one more step in; early steps weigh more, so that the start is forgotten."""
         self.step += 1
         decay = min(self.decay, (1 + self.step) / (10 + self.step))
-        torch._foreach_lerp_(self.weights, list(model.parameters()), 1 - decay)
+        now: list[Tensor] = [p for p in model.parameters() if p.requires_grad]
+        torch._foreach_lerp_(list(self.weights.values()), now, 1 - decay)
 
     @torch.no_grad()
     def swap(self, model: nn.Module) -> None:
         """Exchange the model's weights and the mean; called twice, all is as before."""
-        for held, parameter in zip(self.weights, model.parameters(), strict=True):
-            kept = parameter.detach().clone()
-            parameter.copy_(held)
-            held.copy_(kept)
+        for number, parameter in enumerate(model.parameters()):
+            if number in self.weights:
+                kept = parameter.detach().clone()
+                parameter.copy_(self.weights[number])
+                self.weights[number].copy_(kept)
 
 
 def first_bad(model: nn.Module) -> str | None:

@@ -204,12 +204,15 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
         with settings(seed=before.get("seed") or 0):
             call_again(getattr(regard.train, name), config | {"out": folder})
         return
-    if config["kind"] not in ("lm", "mlm", "seq2seq"):
-        raise DataError(doing, f"kind = {config['kind']!r}", "lm, mlm or seq2seq")
+    rooms = dict.fromkeys(("lm", "mlm", "seq2seq"), "train")
+    rooms |= dict.fromkeys(("classify", "tag", "regress"), "tune")
+    if config["kind"] not in rooms:
+        raise DataError(doing, f"kind = {config['kind']!r}", f"one of {', '.join(rooms)}")
     lines = [f"{key} = {to_toml(value)}\n" for key, value in config.items()]
     draft.write_text("".join(lines), encoding="utf-8")
     with settings(device=config["device"], seed=config["seed"]):
-        getattr(regard.train, config["kind"])(out=folder, toml=draft)
+        room = getattr(regard, rooms[config["kind"]])
+        getattr(room, config["kind"])(out=folder, toml=draft)
 
 
 def call_again(function: Callable[..., Any], config: dict[str, Any]) -> Any:

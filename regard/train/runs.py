@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,23 +22,15 @@ import torch
 
 from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
-from regard.data.text_files import evenly
-from regard.data.word_frequencies import WORDS_FILE, WRITTEN_FILE
-from regard.decode.continuation import continue_text
-from regard.decode.loop import search_kit
-from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
-from regard.errors import DataError, ResourceError, UsageError
-from regard.evaluate.bleu import bleu_chrf
+from regard.errors import ResourceError, UsageError
 from regard.files import FULL, LOCK, file_hash, hold, is_taken
 from regard.heap import free_memory
-from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load_kit
-from regard.model.batch import Batch
-from regard.model.config import CELLS, ModelConfig, RecurrentConfig
-from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor
-from regard.model.model import Model, empty_model
+from regard.model.config import CELLS, ModelConfig, TextConfig
+from regard.model.cost import RunShape, count_memory, disk_of, largest_tensor, table_size
+from regard.model.model import empty_model
 from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
@@ -51,16 +43,16 @@ from regard.train.checkpoint import (
     step_of,
     weight_hash,
 )
-from regard.train.config import FREE, Config, DataConfig, ShapeConfig, TrainConfig
+from regard.train.config import FREE, Config, DataConfig, LoRA, TrainConfig
 from regard.train.cross_entropy import chunk_rows
-from regard.train.data import RunData, RunPlan, prepare_data
+from regard.train.data import RunData, RunKind, RunPlan
 from regard.train.distributed import World, joined
 from regard.train.monitor import Monitor
 from regard.train.optim import group_parameters
 from regard.train.results import DryRun, Run, RunSettings, read_metrics
 from regard.train.settings import (
     CONFIG,
-    KNOWN,
+    known_settings,
     make_config,
     read_toml,
     read_value,
@@ -68,23 +60,19 @@ from regard.train.settings import (
     write_toml,
 )
 from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, with_dropout
+from regard.tune.adapter_folder import identify_base
+from regard.tune.lora import attach, train_beside
 
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
-SAMPLES, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
-JUDGED, JUDGED_ROWS = 500, 50  # validation pairs that BLEU is of, and that are translated at once
-WANTED = {
-    "lm": "a decoder that predicts the next token",
-    "mlm": "an encoder that predicts masked tokens",
-    "seq2seq": "an encoder-decoder",
-}
 
 
 def train_files(
-    word: str,
+    kind: RunKind,
     files: Any,
     *,
     configs: Sequence[Config],
+    lora: LoRA | str | None = None,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     toml: str | Path | None = None,
@@ -101,35 +89,38 @@ def train_files(
         elif not files and toml is None:
             fix = "to begin it, give the files too"
             raise UsageError(doing, f"no {written}", "the folder of a run", fix)
-    settings = resolve_run(word, files, configs, None if toml is None else Path(toml))
+    settings = resolve_run(kind, files, configs, None if toml is None else Path(toml), lora)
     if print_config:
         return settings
     device, going_on = choose_device(settings.values["device"]), resume is not None
     check_precision(settings.values["precision"], device)
     with joined(device) as world, ambient(quiet=current().quiet or not world.leads):
-        plan = make_plan(settings, resume or out, device, world)
+        plan = make_plan(kind, settings, resume or out, device, world)
         if dry_run:
             result: DryRun | Run | None = world.lead(lambda: estimate(plan, going_on))
         else:
-            result = train_guarded(plan, going_on, Monitor(plan.folder, plan.train, world.leads))
+            monitor = Monitor(plan.folder, plan.train, world.leads, kind.unit)
+            result = train_guarded(plan, going_on, monitor)
         result = world.same(result)
     assert result is not None
     return result
 
 
-def make_plan(settings: RunSettings, out: str | Path | None, device: str, world: World) -> RunPlan:
+def make_plan(
+    kind: RunKind, settings: RunSettings, out: str | Path | None, device: str, world: World
+) -> RunPlan:
     """The dataclasses of a run, its folder, its device and its processes."""
     values, data = settings.values, make_config(settings, DataConfig)
     if data.init is not None:
         check_kind(data.init, NETWORK)
-    kind, shape = values["kind"], make_config(settings, ShapeConfig)
     if out is None:
-        name, number = shape.family if shape.family in CELLS and kind == "lm" else kind, 1
+        cell = values.get("family") if kind.name == "lm" else None
+        name, number = cell if cell in CELLS else kind.name, 1
         while Path("runs", f"{name}-{number}").exists():
             number += 1
         out = world.same(Path("runs", f"{name}-{number}"))
     train = make_config(settings, TrainConfig)
-    rest = (values["files"], values["seed"], data, shape, train)
+    rest = (values["files"], values["seed"], data, make_config(settings, kind.config), train)
     return RunPlan(settings, kind, *rest, Path(out), device, world)
 
 
@@ -175,7 +166,7 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         if world.leads:
             open_folder(plan, resume, monitor, held)
             opened.append(True)
-        return prepare_data(plan, plan.folder, monitor.say, monitor.progress)
+        return plan.kind.prepare(plan, plan.folder, monitor.say, monitor.progress)
 
     try:
         data = world.lead(begin)
@@ -186,7 +177,7 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
             clear_folder(plan.folder, monitor)
         raise
     if resume:
-        path = trainer.restore(lambda folder: load_kit(folder).model)
+        path = trainer.restore(lambda folder: load_kit(folder, precision=None).model)
         where = f"resuming from {path}, at step {trainer.state.step} of {plan.train.steps}"
         nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
         monitor.say(where if path is not None else nowhere)
@@ -196,12 +187,12 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
     elif trainer.over:
         monitor.say(f"nothing to train: the run is at step {state.step} already")
     else:
-        sample = make_sampler(plan, data, kit, monitor)
         monitor.begin(state.step)
         try:
             for model in trainer.validations():
                 if world.leads:
-                    sample(trainer.state.step, model)
+                    lines = plan.kind.samples(plan, data, kit, model)
+                    write_samples(plan.folder, trainer.state.step, lines, monitor)
         except Interrupted:
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
@@ -229,7 +220,8 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     written = folder / CONFIG
     before = read_toml(written) if there and written.is_file() else {}
     if before:
-        was = {name: read_value(name, before[name], CONFIG) for name in KNOWN if name in before}
+        hints = {name: hint for name, (hint, _) in known_settings(plan.kind.config).items()}
+        was = {n: read_value(n, before[n], CONFIG, hints[n]) for n in hints if n in before}
         check_same(folder, plan.settings.values, was, FREE_KEYS)
     return before
 
@@ -271,141 +263,53 @@ def clear_folder(folder: Path, monitor: Monitor) -> None:
 
 def make_kit(plan: RunPlan, data: RunData, say: Callable[[str], None]) -> Kit:
     """The model to be trained with its tokenizer, on the device of the run."""
-    if plan.data.init is not None:
-        kit = open_init(plan.data.init, plan.kind, plan.train.length)
-        say(f"beginning with the weights of {plan.data.init}")
-    else:
-        config, family = plan.shape.build(data.tokenizer.size, plan.train.length)
-        model = model_class(config).fresh(config, plan.seed)
-        kit = Kit(model, data.tokenizer, bind(family) if family else None)
-        kit.config = kit.fresh_config()
-        if plan.kind == "seq2seq":
-            specials = data.tokenizer.specials
-            kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])
+    kit = plan.kind.make_kit(plan, data, say)
+    text, init = plan.settings.values["lora"], plan.data.init
+    if text is not None and init is not None:
+        if kit.adapters:
+            problem, fix = f"{init}, which is an adapter", "leave --lora out: it is trained further"
+            raise UsageError("attaching LoRA", problem, "a model without one", fix)
+        attach(kit.model, LoRA.parse(text), seed=plan.seed)
+        train_beside(kit.model, plan.kind.beside)
+        kit.base = identify_base(init)
     with_dropout(kit.model, plan.train.dropout).to(plan.device)
-    count = human_count(sum(p.numel() for p in kit.model.parameters()))
+    count = sum(p.numel() for p in kit.model.parameters())
+    trained = sum(p.numel() for p in kit.model.parameters() if p.requires_grad)
+    share = f", {human_count(trained)} of them trained ({100 * trained / count:.3g} %)"
     named = "regard's own" if kit.binding is None else kit.binding.architecture
-    say(f"model: {named}, {count} parameters, on {plan.device}")
+    whole = f"model: {named}, {human_count(count)} parameters"
+    say(f"{whole}{share if trained < count else ''}, on {plan.device}")
     return kit
-
-
-def open_init(path: str, kind: str, length: int) -> Kit:
-    """The model of a folder, to be trained further; lists of its old training words stay behind."""
-    kit, doing = load_kit(path, precision=None), f"beginning `train {kind}` with {path}"
-    config = kit.model.config
-    if kind_of(config) != kind:
-        problem = WANTED.get(kind_of(config) or "", "a model without scores for each token")
-        if isinstance(config, RecurrentConfig):
-            problem = "a recurrent model"
-        raise DataError(doing, problem, WANTED[kind])
-    if kit.room is not None and length > kit.room:
-        problem, fix = f"length = {length}", f"--length {kit.room}"
-        raise DataError(doing, problem, f"at most {kit.room}, its table of positions", fix)
-    old = (SHORTLIST_FILE, WORDS_FILE, WRITTEN_FILE)
-    return replace(kit, files={k: v for k, v in kit.files.items() if k not in old})
-
-
-def kind_of(config: ModelConfig) -> str | None:
-    """Which kind of training a Transformer is made for."""
-    if config.head.size is None or config.head.take != "all":
-        return None
-    if config.target is not None:
-        return "seq2seq" if config.encoder is not None and config.decoder is not None else None
-    stacks = config.encoder is not None, config.decoder is not None
-    return {(False, True): "lm", (True, False): "mlm"}.get(stacks)
 
 
 def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJob:
     """The job of the loop."""
-    shape = {name: plan.settings.values[name] for name in ShapeConfig.__dataclass_fields__}
-    kinds = {"kind": plan.kind, "mask": plan.data.mask, "carry": plan.data.carry}
+    own = {field.name: plan.settings.values[field.name] for field in fields(plan.own)}
+    kinds = {"kind": plan.kind.name, "mask": plan.data.mask, "carry": plan.data.carry}
     return TrainJob(
         plan.train,
         kit.model,
         data.train,
         plan.folder,
-        lambda folder, model: replace(kit, model=model).save(folder),
+        lambda folder, model: plan.kind.save(kit, model, folder),
         seed=plan.seed,
         valid=data.valid,
-        identity={**kinds, **shape, **data.identity},
+        identity={**kinds, **own, **data.identity},
         report=monitor.report,
         say=monitor.say,
-        score=make_bleu(kit, data) if plan.train.metric == "bleu" and data.valid else None,
         world=plan.world,
+        **plan.kind.job(plan, data, kit),
     )
 
 
-def make_bleu(kit: Kit, data: RunData) -> Callable[[Model], float]:
-    """A function that scores a model's greedy translations of validation pairs by BLEU."""
-    rows, decode = range(len(data.store)), data.tokenizer.decode
-    chosen = evenly(sorted(rows, key=lambda n: len(data.store[2 * n])), JUDGED)  # by length
-    sources = [decode(data.store[2 * n].tolist(), side="source") for n in chosen]
-    references = [decode(data.store[2 * n + 1].tolist(), side="target") for n in chosen]
-    bleu_chrf(references, references)  # so that what is missing is said before any work
-
-    @torch.no_grad()
-    def score(model: Model) -> float:
-        now, translations = replace(kit, model=model), list[str]()
-        for at in range(0, len(sources), JUDGED_ROWS):
-            batch = now.batch(sources[at : at + JUDGED_ROWS])
-            answers = search_kit(now, batch, 2 * batch.inputs.shape[1] + 10)
-            texts = (continue_text(now, batch, n, row[0].tokens) for n, row in enumerate(answers))
-            translations += texts
-        return bleu_chrf(translations, references).bleu
-
-    return score
-
-
-# Samples ------------------------------------------------------------------------------------------
-
-
-def make_sampler(
-    plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor
-) -> Callable[[int, Model], None]:
-    """A function that writes what the model says by now, greedily, into samples/step-….txt."""
-    folder, length = plan.folder / "samples", plan.train.length
-    prompts = list(plan.data.prompts) or beginnings(plan, data)
-
-    def sample(step: int, model: Model) -> None:
-        now = replace(kit, model=model)
-        lines = [f"{prompt!r} → {say_more(now, prompt, length)!r}" for prompt in prompts]
-        folder.mkdir(exist_ok=True)
-        (folder / f"step-{step:06d}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        for line in lines:
-            monitor.log(f"sample at step {step}: {line}")
-
-    return sample
-
-
-def beginnings(plan: RunPlan, data: RunData) -> list[str]:
-    """A few texts of the validation data: beginnings, whole sources, or lines."""
-    store, decode, length = data.store, data.tokenizer.decode, plan.train.length
-    if plan.kind == "lm":
-        lead = max(1, min(LEAD, length // 4))
-        starts = [n * max(store.tokens - lead, 0) // SAMPLES for n in range(SAMPLES)]
-        texts = [decode(store.read(start, start + lead).tolist()) for start in starts]
-    else:
-        numbers = range(min(len(store) * store.sides, 50 * store.sides))[:: store.sides]
-        rows = [store[n].tolist() for n in numbers]
-        fitting = [row for row in rows if len(row) < length - 1]
-        texts = [decode(row, side="source") for row in fitting[:SAMPLES]]
-    return [text for text in texts if text.strip()] or ["a"]
-
-
-@torch.no_grad()
-def say_more(kit: Kit, prompt: str, length: int) -> str:
-    """A greedy continuation, a translation, or from an encoder each seventh token guessed."""
-    if kit.model.decoder is None:
-        ids = torch.tensor([kit.text_tokenizer.encode(prompt)], device=kit.device)
-        hidden = torch.arange(ids.shape[1], device=ids.device) % 7 == 3
-        shown = torch.where(hidden, kit.text_tokenizer.specials["mask"], ids)
-        best = kit.model(Batch(shown)).argmax(-1)
-        return kit.decode_text(torch.where(hidden, best, ids)[0].tolist())
-    pair = kit.model.config.target is not None
-    size = 0 if pair else len(kit.encode([prompt])[0][0])
-    batch = kit.batch(prompt if pair else [prompt_ids(kit.text_tokenizer, prompt)])
-    answers = search_kit(kit, batch, min(NEW, max(length - size, 1)))
-    return continue_text(kit, batch, 0, answers[0][0].tokens)
+def write_samples(folder: Path, step: int, lines: Sequence[str], monitor: Monitor) -> None:
+    """What the model says by now, into samples/step-….txt and the log."""
+    if lines:
+        (folder / "samples").mkdir(exist_ok=True)
+        path = folder / "samples" / f"step-{step:06d}.txt"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for line in lines:
+        monitor.log(f"sample at step {step}: {line}")
 
 
 # The end ------------------------------------------------------------------------------------------
@@ -417,7 +321,7 @@ def finish(
     """Write `final` and the receipt from the run's checkpoints."""
     final, draft = plan.folder / "final", plan.folder / ".final.part"
     shutil.rmtree(draft, ignore_errors=True)
-    taken = write_final(kit, trainer, draft)
+    taken = write_final(plan, kit, trainer, draft)
     shutil.rmtree(final, ignore_errors=True)
     os.replace(draft, final)
     result = make_result(plan, trainer, final, taken)
@@ -433,7 +337,8 @@ def finish(
         begun = Path(plan.data.init)
         files = sorted(begun.glob("*.safetensors")) if begun.is_dir() else [begun]
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
-    command = ["regard", "train", plan.kind, "--config", str(plan.folder / CONFIG)]
+    words = plan.kind.room, plan.kind.name
+    command = ["regard", *words, "--config", str(plan.folder / CONFIG)]
     origin = {"command": command, "seed": config.get("seed"), "torch": torch.__version__, **place}
     receipt = make_receipt(config, inputs, results, **origin)
     write_receipt(plan.folder / NAME, receipt)
@@ -462,13 +367,13 @@ def make_result(plan: RunPlan, trainer: Trainer, path: Path, taken: str) -> Run:
     )
 
 
-def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
+def write_final(plan: RunPlan, kit: Kit, trainer: Trainer, draft: Path) -> str:
     """Write the folder and say which weights it has: averaged, best, or last."""
     config, state, runs = trainer.config, trainer.state, trainer.checkpoints
     if config.average > 1:
         folders = last_checkpoints(runs, config.average, config.save_every, state.step)
         mean = average_checkpoints(folders, lambda folder: load_kit(folder).model)
-        replace(kit, model=mean).save(draft)
+        plan.kind.save(kit, mean, draft)
         steps = ", ".join(str(step_of(folder)) for folder in folders)
         return f"average of the checkpoints of steps {steps}"
     chosen, taken = runs / f"step-{state.step:06d}", f"step {state.step}, the last"
@@ -486,9 +391,9 @@ def write_final(kit: Kit, trainer: Trainer, draft: Path) -> str:
         means = read_checkpoint(chosen)[0]["mean"]
         with torch.no_grad():
             for number, parameter in enumerate(model.parameters()):
-                parameter.copy_(means[str(number)])
+                parameter.copy_(means.get(str(number), parameter))  # frozen ones have no mean
         taken += f", running mean of the weights ({config.ema})"
-    replace(kit, model=model).save(draft)
+    plan.kind.save(kit, model, draft)
     return taken
 
 
@@ -507,26 +412,27 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
             note(text)
 
     with TemporaryDirectory(prefix="regard-dry-") as name, progress("reading") as say:
-        data = prepare_data(plan, Path(name), warn, say)
+        data = plan.kind.prepare(plan, Path(name), warn, say)
         batches, sizes = data.train.count(0), dict(data.sizes)
     train = plan.train
-    if plan.data.init is None:
-        config, family = plan.shape.build(data.tokenizer.size, train.length)
-    else:
-        kit = open_init(plan.data.init, plan.kind, train.length)
-        config, family = kit.model.config, kit.binding.architecture if kit.binding else None
+    config, family = plan.kind.shape(plan, data)
     model = empty_model(config, model_class(config))
     params = sum(p.numel() for p in model.parameters())
-    matrices = group_parameters(model, train)[0]
-    means = ITEM * (2 * params - sum(p.numel() for p in matrices))
-    keep = max(train.keep, train.average)
-    one, most = disk_of(ITEM * params, means, keep)
+    if (text := plan.settings.values["lora"]) is not None:
+        attach(model, LoRA.parse(text))
+        train_beside(model, plan.kind.beside)
+    matrices, *others = group_parameters(model, train)
+    trained = sum(p.numel() for group in (matrices, *others) for p in group)
+    means = ITEM * (2 * trained - sum(p.numel() for p in matrices))
+    keep, saved = max(train.keep, train.average), params if text is None else trained
+    one, most = disk_of(ITEM * saved, means, keep)
     attends = config.decoder or config.encoder
     there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
     return DryRun(
         config=plan.settings.values,
         data=sizes | {"vocabulary": data.tokenizer.size, "batches_per_epoch": batches},
-        model={"family": family, "parameters": params},
+        model={"family": family, "parameters": params}
+        | ({} if text is None else {"trained": trained, "share": trained / params}),
         run={
             "out": str(plan.folder),
             "device": plan.device,
@@ -534,26 +440,33 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
             "steps": train.steps,
             "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
         },
-        memory_bytes=peak_memory(plan, config, means, matrices) if attends else None,
+        memory_bytes=peak_memory(plan, config, means, matrices, trained) if attends else None,
         memory_free=free_memory(plan.device),
-        disk_bytes=most + (ITEM * params * (keep + 2) if train.ema else 0),
+        disk_bytes=most + (ITEM * trained * (keep + 2) if train.ema else 0),
         disk_free=shutil.disk_usage(there).free,
         settings=plan.settings,
     )
 
 
 def peak_memory(
-    plan: RunPlan, config: ModelConfig, means: int, matrices: Sequence[torch.Tensor]
+    plan: RunPlan,
+    config: ModelConfig,
+    means: int,
+    matrices: Sequence[torch.Tensor],
+    trained: int,
 ) -> int:
     """Bytes of a step on one process, by formula, in float32; lower precisions keep less.
 
     The optimizer's `means` are there all the time; the `matrices` of one shape Muon moves together.
     """
     train, size = plan.train, plan.world.size
-    rows = -(-max(train.batch_tokens // train.length, 1) // size)
-    memory = count_memory(config, RunShape(rows, train.length, train.length, ITEM), train=True)
+    rows = getattr(plan.own, "rows", None) or max(train.batch_tokens // train.length, 1)
+    rows, length = -(-rows // size), train.length
+    if isinstance(config.front, TextConfig) and config.front.position == "learned":
+        length = min(length, table_size(config.front))
+    memory = count_memory(config, RunShape(rows, length, length, ITEM), train=True)
     # The loop scores in chunks: of the logits only one chunk is ever there.
-    labels, vocab = rows * train.length, config.head.size or 0
+    labels, vocab = rows * length, config.head.size or 0
     spared = 3 * (labels - chunk_rows(labels, max(vocab, 1), plan.device)) * vocab * ITEM
     share = size if train.shard else 1
     begins = (memory.weights + means) // share + sum(memory.parts.values()) - spared
@@ -562,5 +475,5 @@ def peak_memory(
         alike[matrix.shape] += matrix.numel()
     # Of what it works on AdamW makes two more tensors, Muon at most five.
     worked = max(2 * largest_tensor(config), 5 * max(alike.values(), default=0))
-    steps = (2 * memory.weights + means) // share + worked * ITEM
-    return max(begins, steps) + (memory.weights // share if train.ema else 0)
+    steps = (memory.weights + ITEM * trained + means) // share + worked * ITEM
+    return max(begins, steps) + (ITEM * trained // share if train.ema else 0)

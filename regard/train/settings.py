@@ -14,7 +14,7 @@ import types
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from regard.ambient import DEFAULTS, Device, current
 from regard.errors import DataError, UsageError, bad_byte, check_known, did_you_mean
@@ -23,9 +23,9 @@ from regard.model.presets import architecture, preset
 from regard.train.config import (
     ARCHITECTURES,
     FAMILIES,
-    KINDS,
     Config,
     DataConfig,
+    LoRA,
     ShapeConfig,
     TrainConfig,
 )
@@ -33,27 +33,30 @@ from regard.train.results import RunSettings
 from regard.verbs import Bound, check_value
 from regard.zoo import locate
 
+if TYPE_CHECKING:
+    from regard.train.data import RunKind
+
 DOING = "reading the settings"
 CONFIG = "config.toml"
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 Seed = Annotated[int, Bound(0, (1 << 63) - 1, "0 to 2^63 - 1")]
 
 
-def known_settings() -> dict[str, tuple[Any, Any]]:
-    """Type and default of every setting of a run, by name."""
+def known_settings(own: type[Config]) -> dict[str, tuple[Any, Any]]:
+    """Type and default of every setting of a run by name; `own` are those of its kind alone."""
     known: dict[str, tuple[Any, Any]] = {
-        "kind": (Literal[KINDS], "lm"),
+        "kind": (str, "lm"),
         "files": (tuple[str, ...], ()),
         "seed": (Seed, DEFAULTS.seed),
         "device": (Device, DEFAULTS.device),
+        "lora": (str | None, None),
     }
-    for config in (DataConfig, ShapeConfig, TrainConfig):
+    for config in (DataConfig, own, TrainConfig):
         hints = typing.get_type_hints(config, include_extras=True)
-        known |= {f.name: (hints[f.name], f.default) for f in dataclasses.fields(config)}
+        fields = dataclasses.fields(typing.cast(Any, config))
+        known |= {field.name: (hints[field.name], field.default) for field in fields}
     return known
 
-
-KNOWN = known_settings()
 
 # Presets ------------------------------------------------------------------------------------------
 
@@ -91,6 +94,13 @@ RECIPES: dict[str, dict[str, Any]] = {
 """Published training settings of presets (spec training.md, section 1)."""
 
 
+def usual_values(kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """The usual settings of lm, mlm or seq2seq, given what is said already."""
+    recurrent = said.get("family") in CELLS or said.get("attention") in ("additive", "none")
+    others = recurrent or said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
+    return preset_values(kind, said.get("preset"), recurrent, kind == "seq2seq" and not others)
+
+
 def preset_values(
     kind: str, name: str | None, recurrent: bool = False, muon: bool = False
 ) -> dict[str, Any]:
@@ -116,9 +126,8 @@ def preset_values(
 # Values and files ---------------------------------------------------------------------------------
 
 
-def read_value(name: str, value: Any, origin: str) -> Any:
+def read_value(name: str, value: Any, origin: str, hint: Any) -> Any:
     """A value of the right type, or an error that names the key and where it stood."""
-    hint = KNOWN[name][0]
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         if value is None:
             return None
@@ -188,51 +197,81 @@ def make_config(settings: RunSettings, config: type[AnyConfig]) -> AnyConfig:
 
 
 def resolve_run(
-    word: str, files: Any, configs: Sequence[Config], path: Path | None = None
+    kind: RunKind,
+    files: Any,
+    configs: Sequence[Config],
+    path: Path | None = None,
+    lora: LoRA | str | None = None,
 ) -> RunSettings:
-    """All settings of a run, checked; `word` is a kind, or a cell of recurrent language models."""
-    asked: dict[str, Any] = {"kind": "lm", "family": word} if word in CELLS else {"kind": word}
-    if files:
-        asked["files"] = files
+    """All settings of a run of a kind, checked."""
+    asked: dict[str, Any] = {"kind": kind.name, **kind.fixed}
+    asked |= {"files": files} if files else {}
+    asked |= {"lora": str(lora)} if lora is not None else {}
     around = {name: getattr(current(), name) for name in ("seed", "device")}
     asked |= {name: value for name, value in around.items() if value != getattr(DEFAULTS, name)}
     asked = {name: getattr(config, name) for config in configs for name in config.given} | asked
-    file = read_toml(path) if path is not None else {}
-    if file.get("kind", asked["kind"]) != asked["kind"]:
-        problem = f"kind = {asked['kind']} was asked for, kind = {file['kind']!r} in {path}"
+    file, known = read_toml(path) if path is not None else {}, known_settings(kind.config)
+    if file.get("kind", kind.name) != kind.name:
+        problem = f"kind = {kind.name} was asked for, kind = {file['kind']!r} in {path}"
         fix = "call the function of that kind, or take kind out of the file"
         raise UsageError(DOING, problem, "one of the two", fix)
-    said, kind = file | asked, asked["kind"]
-    name = said.get("preset")
-    recurrent = said.get("family") in CELLS or said.get("attention") in ("additive", "none")
-    others = recurrent or said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
-    muon = kind == "seq2seq" and not others
+    said = file | asked
     layers = [
-        ("default", {name: default for name, (_, default) in KNOWN.items()}),
-        (f"preset {name or f'for {kind}'}", preset_values(kind, name, recurrent, muon)),
+        ("default", {name: default for name, (_, default) in known.items()}),
+        (f"preset {said.get('preset') or f'for {kind.name}'}", kind.usual(said)),
         (str(path), file),
         ("flag", asked),
     ]
     settings = RunSettings({}, {})
     for origin, values in layers:
         for key, value in values.items():
-            if key not in KNOWN:
-                fix = did_you_mean(key, KNOWN, 1)
+            if key not in known:
+                fix = did_you_mean(key, known, 1)
                 raise UsageError(DOING, f"unknown key {key!r} in {origin}", fix=fix)
-            put(settings, key, value, origin)
+            put(settings, key, read_value(key, value, origin, known[key][0]), origin)
     if settings.values["minutes"] and "steps" not in said:
         put(settings, "steps", MANY, "minutes")
-    decide(settings, kind)
+    make_config(settings, DataConfig)
+    make_config(settings, TrainConfig)
+    check_value("train", "seed", settings.values["seed"], Seed)
+    check_lora(settings.values)
+    kind.decide(settings)
     return settings
 
 
+def check_lora(values: dict[str, Any]) -> None:
+    """Write LoRA's settings in one way, and see that there is a model to adapt."""
+    if values["lora"] is None:
+        return
+    values["lora"] = str(LoRA.parse(values["lora"]))
+    if values["init"] is None:
+        expected = "a model to adapt: the folder of one"
+        raise UsageError(DOING, f"lora = {values['lora']} without init", expected, "--init FOLDER")
+    if values["shard"]:
+        fix = "leave --shard out: an adapter has few weights to share"
+        raise UsageError(DOING, "lora with shard", "the model on each process", fix)
+
+
 def put(settings: RunSettings, name: str, value: Any, origin: str) -> None:
-    """Set one value, checked."""
-    settings.values[name], settings.origins[name] = read_value(name, value, origin), origin
+    """Set one value."""
+    settings.values[name], settings.origins[name] = value, origin
 
 
-def decide(settings: RunSettings, kind: str) -> None:
-    """Decide what was left open, make paths absolute, and check all of it together."""
+def find_data(settings: RunSettings, command: str) -> None:
+    """Make the paths of the files whole; there must be some."""
+    values = settings.values
+    for name in ("files", "valid"):
+        for file in values[name]:
+            if Path(file).is_fifo():
+                expected, fix = "a file: it is read several times", "write it to a file first"
+                raise DataError(f"reading {file}", "a pipe", expected, fix)
+        values[name] = tuple(str(Path(file).resolve()) for file in values[name])
+    if not values["files"]:
+        raise UsageError(DOING, "no files to train on", f"regard {command} FILE…")
+
+
+def decide_text(settings: RunSettings, kind: str) -> None:
+    """Decide what was left open of lm, mlm or seq2seq, and check all of it together."""
     values, origins = settings.values, settings.origins
     for name, depends in (("hidden", "dim"), ("kv_heads", "heads")):
         of_preset = origins[name].startswith("preset")
@@ -240,46 +279,38 @@ def decide(settings: RunSettings, kind: str) -> None:
             put(settings, name, None, "default")  # the preset's would not fit
     shape = make_config(settings, ShapeConfig)
     if values["init"] is not None:
-        begin_with(settings)
+        begin_with(settings, [field.name for field in dataclasses.fields(ShapeConfig)])
     else:
         decided = shape.resolve(kind)
         decided.build(8, values["length"])  # a shape that cannot be, before any work
         for name in ("family", "hidden", "attention"):
             if getattr(decided, name) != getattr(shape, name):
                 put(settings, name, getattr(decided, name), "default")
-    for name in ("files", "valid"):
-        for file in values[name]:
-            if Path(file).is_fifo():
-                expected, fix = "a file: it is read several times", "write it to a file first"
-                raise DataError(f"reading {file}", "a pipe", expected, fix)
-        values[name] = tuple(str(Path(file).resolve()) for file in values[name])
+    find_data(settings, f"train {kind}")
     if values["tokens"] is None:
         usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
         put(settings, "tokens", usual[kind], "default")
-    check_value("train", "seed", values["seed"], Seed)
-    make_config(settings, DataConfig)
     train = make_config(settings, TrainConfig)
-    if train.metric == "bleu" and kind != "seq2seq":
-        raise UsageError(DOING, f"metric = bleu for `train {kind}`", "loss; seq2seq translates")
-    if not values["files"]:
-        raise UsageError(DOING, "no files to train on", f"regard train {kind} FILE…")
+    if train.metric != "loss" and (train.metric, kind) != ("bleu", "seq2seq"):
+        problem = f"metric = {train.metric} for `train {kind}`"
+        raise UsageError(DOING, problem, "loss; seq2seq translates")
     if kind != "seq2seq" and train.batch_tokens < train.length:
         problem = f"batch_tokens = {train.batch_tokens}, fewer than length = {train.length}"
         raise UsageError(DOING, problem, "room for one window", "raise one or lower the other")
     check_recurrent(values)
 
 
-def begin_with(settings: RunSettings) -> None:
-    """Make the path of the model that a run begins with whole, and refuse what is its own."""
+def begin_with(settings: RunSettings, own: Sequence[str] = ()) -> None:
+    """Make the path of the model that a run begins with whole, and refuse what is its `own`."""
     values = settings.values
     init = os.fspath(locate(values["init"]))
     if not Path(init).exists():
         expected = "a folder that `regard.load` opens, or a name `regard models` shows"
         raise UsageError(DOING, f"init = {init}: no such file or folder", expected)
     values["init"] = init = str(Path(init).resolve())
-    own = [field.name for field in dataclasses.fields(ShapeConfig)]
+    defaults = known_settings(ShapeConfig)
     for name in (*own, "preset", "vocab"):
-        if values[name] != KNOWN[name][1]:
+        if values[name] != defaults[name][1]:
             problem = f"{name} = {values[name]} ({settings.origins[name]}) with init"
             raise UsageError(DOING, problem, f"the {name} of {init}", f"leave {name} out")
     if values["tokens"] not in (None, init):

@@ -6,7 +6,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.data.bucket import Buckets
 from regard.data.loader import Loaded, Loader
 from regard.data.windows import Examples, Source
 from regard.errors import RegardError, UsageError
@@ -52,6 +51,7 @@ from regard.train.distributed import (
 from regard.train.fp8 import use_fp8
 from regard.train.objectives import (
     Compiling,
+    Loss,
     Objective,
     check_labels,
     compile_blocks,
@@ -88,14 +88,20 @@ class TrainJob:
     save: Callable[[Path, Model], None] | None = None
     """Writes a model as a folder that `regard.load` opens."""
     valid: Source | None = None
+    loss: Callable[..., Loss] = token_loss
+    """The objective: `loss(model, batch, labels, smoothing, compiled, fp8, past, r_drop)`, and
+    `extra=` where the examples have any. The sum is divided by the examples' `tokens`."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """Factors on the learning rate, by name of a parameter; AdamW's only."""
     identity: dict[str, Any] = field(default_factory=dict)
     """What a resumed run must share: shapes, data, tokenizer."""
     report: Callable[[dict[str, Any]], None] = lambda line: None
     """Called with each line of metrics."""
     say: Callable[[str], None] = lambda text: None
     """Called with messages a person should read."""
-    score: Callable[[Model], float] | None = None
-    """A figure of the model, higher is better, that validations go by instead of the loss."""
+    score: Callable[[Model], dict[str, float]] | None = None
+    """Figures of the model at a validation; by that of the config's metric, higher is better, the
+    best is chosen instead of by the loss."""
     world: World = World()
     """The processes that train together."""
     seed: int = 0
@@ -114,7 +120,7 @@ class RunState:
     seconds: float = 0.0
     """Time it has taken so far."""
     best: float | None = None
-    """The best validation: its loss, or its score where the job has one."""
+    """The best validation: its loss, or the figure that the config's metric names."""
     best_step: int | None = None
     waited: int = 0
     """Validations since the best one."""
@@ -181,7 +187,7 @@ class Trainer:
             keep_memory()
         if config.precision == "fp32" and not config.compile:
             train_on_cpu(job.model)
-        self.varying = isinstance(job.train, Buckets)
+        self.varying = getattr(job.train, "varying", False)
         if self.varying and self.device.type == "cuda":
             expect_many_shapes(config.length)
         self.compiled: Compiling = "no"  # as one graph, which batches of one shape allow
@@ -193,10 +199,10 @@ class Trainer:
         self.fp8 = config.precision == "fp8"
         if self.fp8:
             use_fp8(job.model)
-        self.objective = Objective(job.model, token_loss)
+        self.objective = Objective(job.model, job.loss)
         # Sharding replaces the parameters, so it comes before what holds them.
         self.loss = spread(self.objective, self.world, config.shard)
-        self.optimizer = build_optimizer(job.model, config)
+        self.optimizer = build_optimizer(job.model, config, job.rates)
         self.rate = build_schedule(config.schedule, config.warm_up, config.steps, config.floor)
         self.mean = Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
@@ -218,12 +224,15 @@ class Trainer:
         """Inside, nothing is compiled: every part can be watched, and no mode is compiled twice."""
         return torch.compiler.set_stance("force_eager") if self.config.compile else nullcontext()
 
-    def on_device(self, examples: Examples) -> tuple[Batch, Tensor]:
-        """A batch and its labels where the model is; a wrong label stops here, on the host."""
-        if self.model.config.head.size is not None:
-            check_labels(examples.labels, self.model.config.head.size)
+    def on_device(self, examples: Examples) -> tuple[Batch, Tensor, dict[str, Any]]:
+        """Batch, labels and `extra=` where the model is; a wrong label stops here, on the host."""
+        size, labels = self.model.config.head.size, examples.labels
+        if size is not None and not labels.is_floating_point():
+            check_labels(labels, size)
         batch = Batch(**examples.parts()).to(self.device)
-        return batch, examples.labels.to(self.device, non_blocking=True)
+        extra = {n: x.to(self.device, non_blocking=True) for n, x in examples.extra.items()}
+        held = {"extra": extra} if extra else {}
+        return batch, labels.to(self.device, non_blocking=True), held
 
     def step(self, micro: list[Examples]) -> dict[str, float]:
         """One optimizer step over micro-batches; the loss weighs every token alike (#50)."""
@@ -238,17 +247,17 @@ class Trainer:
             )
         rate = config.lr * rule(coming)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("rate", 1.0)
         sums = torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         for number, examples in enumerate(micro, 1):
-            batch, labels = self.on_device(examples)
+            batch, labels, extra = self.on_device(examples)
             # A compiler makes cases of their own of one row and of little work.
-            small = self.compiled == "no" and 4 * labels.numel() < config.batch_tokens
+            small = self.compiled == "no" and 4 * batch.ids.numel() < config.batch_tokens
             mode = self.as_written() if small else nullcontext()
             with exchanging(self.loss, number == len(micro)):
                 with self.autocast(), mode:
                     how = config.smoothing, self.compiled, self.fp8, self.carry.take(examples)
-                    loss = self.loss(batch, labels, *how, config.r_drop)
+                    loss = self.loss(batch, labels, *how, config.r_drop, **extra)
                 # Processes average their gradients; the sum over all of them is wanted.
                 self.scaler.scale(loss.sum * self.world.size / total).backward()
             sums = sums[0] + loss.sum.detach(), sums[1] + loss.plain
@@ -258,7 +267,8 @@ class Trainer:
             # A smaller scale may help fp16, whose scaler leaves this step out; below 1 it will not.
             if config.precision != "fp16" or self.scaler.get_scale() < 1:
                 self.fail(micro, value, norm)
-        guessing = math.log(self.model.config.head.size or math.inf)
+        choices = self.model.config.head.size or 1
+        guessing = math.log(choices) if choices > 1 else math.inf
         if value > DIVERGED * guessing:
             raise RegardError(
                 f"training step {state.step + 1}",
@@ -302,7 +312,8 @@ class Trainer:
         def again() -> None:
             for examples in micro:
                 with self.autocast(), self.as_written():
-                    self.loss(*self.on_device(examples))
+                    batch, labels, extra = self.on_device(examples)
+                    self.loss(batch, labels, **extra)
 
         seen = [bad for bad in self.world.all(first_bad_output(self.model, again)) if bad]
         bad = seen[0] if seen else first_bad(self.model) or "loss itself"
@@ -378,10 +389,10 @@ class Trainer:
         if self.world.size < 3:
             return
         examples = self.loader(self.job.train).read(self.state.epoch, 0).examples
-        batch, labels = self.on_device(examples)
+        batch, labels, extra = self.on_device(examples)
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices), self.autocast():
-            self.loss(batch, torch.full_like(labels, IGNORE)).sum.backward()
+            self.loss(batch, torch.full_like(labels, IGNORE), **extra).sum.backward()
         self.optimizer.zero_grad(set_to_none=True)
 
     def loader(self, source: Source | None) -> Loader:
@@ -430,22 +441,23 @@ class Trainer:
         with self.averaged(), self.as_written():
             self.model.eval()
             value, count = self.measure(source)
-            model, score = whole_model(self.model, self.world), None
+            model, scores = whole_model(self.model, self.world), dict[str, float]()
             if self.job.score is not None:
-                score = self.world.same(self.job.score(model) if self.world.leads else 0.0)
+                scores = self.world.same(self.job.score(model) if self.world.leads else {})
             yield model
             self.model.train()
         if not count:
             self.job.say("validation: no token to predict in its data: nothing is measured")
             return
+        score = scores.get(self.config.metric)
         judged = value if score is None else score
         if state.best is None or (judged < state.best if score is None else judged > state.best):
             state.best, state.best_step, state.waited = judged, state.step, 0
         else:
             state.waited += 1
         state.stopped = bool(self.config.patience) and state.waited >= self.config.patience
-        scored = {} if score is None else {f"valid_{self.config.metric}": score}
-        self.tell({"valid_nll": value, "valid_tokens": count, **scored, "best": state.best})
+        figures = {f"valid_{name}": figure for name, figure in scores.items()}
+        self.tell({"valid_nll": value, "valid_tokens": count, **figures, "best": state.best})
         if state.stopped:
             self.job.say(f"no better validation {state.waited} times: stopping early")
 
@@ -454,10 +466,10 @@ class Trainer:
         """(mean negative log-likelihood in nats, tokens)."""
         losses, count, carry = [], 0, Carry(self.model)
         for loaded in self.loader(source).iterate(epochs=1):
-            batch, labels = self.on_device(loaded.examples)
+            batch, labels, extra = self.on_device(loaded.examples)
             with self.autocast():
                 past = carry.take(loaded.examples)
-                losses.append(self.loss(batch, labels, 0.0, "no", self.fp8, past).plain)
+                losses.append(self.loss(batch, labels, 0.0, "no", self.fp8, past, **extra).plain)
             count += loaded.examples.tokens
         return sum(self.world.sum(torch.stack(losses)).tolist()) / max(count, 1), count
 
@@ -482,7 +494,7 @@ class Trainer:
             "generators": join_ranks(world.all(generator_states())),
         } | self.carry.tensors(world)
         if mean is not None:
-            held["mean"] = gather(((str(n), w) for n, w in enumerate(mean.weights)), world)
+            held["mean"] = gather(((str(n), w) for n, w in mean.weights.items()), world)
         model = whole_model(self.model, world)
         state = {
             **asdict(self.state),
@@ -523,7 +535,7 @@ class Trainer:
                 parameter.copy_(part_of(weights[name], parameter))
             restore_optimizer(self.model, self.optimizer, tensors["optimizer"])
             if self.mean is not None:
-                for n, weight in enumerate(self.mean.weights):
+                for n, weight in self.mean.weights.items():
                     weight.copy_(part_of(tensors["mean"][str(n)], weight))
                 self.mean.step = state["mean_step"]
         self.carry.restore(tensors, self.world)

@@ -29,8 +29,10 @@ def locate(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     """
     name = os.fspath(path)
     final = Path(os.fsdecode(name), "final")
-    if (final / "config.json").is_file() and not (final.parent / "config.json").exists():
-        return final
+    models = "config.json", "adapter_config.json"
+    if any((final / name).is_file() for name in models):
+        if not any((final.parent / name).exists() for name in models):
+            return final
     if not isinstance(name, str) or os.sep in name or os.path.lexists(name):
         return path
     here = shipped()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tests.golden.inputs import OFTEN, SMALL
+from tests.golden.inputs import ADAPT, OFTEN, SMALL, TUNE
 
 CLOSE = 1e-4  # floats may differ by this share of their size
 TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
@@ -146,6 +146,36 @@ CASES = [
     Case("replay-nowhere", "replay {tmp}/nowhere"),
     Case("verify-bad-kind", "verify resume --kind waltz"),
     Case("verify-bad-promise", "verify speed"),
+    # Adapting -----------------------------------------------------------------------------------
+    Case(
+        "train-lora",
+        f"train lm {{text}} --init {{run}} --lora r=2,dora --out {{out}} {ADAPT}",
+        tolerance=TRAINED,
+    ),
+    Case("train-lora-no-init", "train lm {text} --lora r=2 --out {out}"),
+    Case("train-lora-wide", f"train lm {{text}} --init {{run}} --lora r=99 --out {{out}} {ADAPT}"),
+    Case("train-lora-unknown", "train lm {text} --init {run} --lora rank=2 --out {out}"),
+    Case("tune-merge", "tune merge {adapter} --out {out}", ignore=("drift",), tolerance=TRAINED),
+    Case("tune-merge-no-adapter", "tune merge {run} --out {out}"),
+    Case("generate-adapter", "generate {adapter} 'the cat' --max-new 3", tolerance=TRAINED),
+    *(
+        Case(f"tune-{name}", f"tune {line} --out {{out}} {TUNE}", tolerance=TRAINED)
+        for name, line in (
+            ("classify", "classify {reviews} --model {bert} --dev {reviews} --weights balanced"),
+            ("classify-decoder", "classify {reviews} --model {gpt2} --layer-rate 0.9"),
+            ("classify-frozen", "classify {reviews} --model {bert} --body none --mlp"),
+            ("tag", "tag {treebank} --model {bert} --freeze front --replace 1"),
+            ("regress", "regress {grades} --model {t5}"),
+        )
+    ),
+    Case("tune-dry-run", f"tune tag {{treebank}} --model {{bert}} --out {{out}} --dry-run {TUNE}"),
+    Case("tune-no-label", "tune classify {table} --model {bert} --out {out}"),
+    Case("tune-no-model", "tune classify {reviews} --out {out}"),
+    Case("tune-bad-numbers", "tune regress {reviews} --model {bert} --out {out}"),
+    Case("predict", "predict {classifier}/final {sources}", tolerance=TRAINED),
+    Case("predict-tags", "predict {tagger}/final {sources}", tolerance=TRAINED),
+    Case("predict-numbers", "predict {grader}/final {grades}", tolerance=TRAINED),
+    Case("predict-decoder", "predict {gpt2} {sources}"),
     # Before attention: training -------------------------------------------------------------------
     Case("train-ngram", "train ngram {text} --out {out} --order 3 --valid {test}"),
     Case("train-ngram-bad-smoothing", "train ngram {text} --out {out} --smoothing butter"),
@@ -274,6 +304,11 @@ CASES = [
     Case("embed-bad-layer", "embed {bert} --files {river} --word cat --layer 9"),
     # Judge --------------------------------------------------------------------------------------
     Case("eval-lm", "evaluate lm {gpt2} {test}"),
+    Case("eval-classify", "evaluate classify {classifier}/final {reviews}", tolerance=TRAINED),
+    Case("eval-classify-columns", "evaluate classify {classifier}/final {table}"),
+    Case("eval-classify-tagger", "evaluate classify {tagger}/final {reviews}"),
+    Case("eval-tag", "evaluate tag {tagger}/final {treebank}", tolerance=TRAINED),
+    Case("eval-regress", "evaluate regress {grader}/final {grades}", tolerance=TRAINED),
     Case("eval-lm-stride", "evaluate lm {gpt2} {test} --length 16 --stride 8 --by-position"),
     Case("eval-lm-speech", "evaluate lm {run}/final {leak} --allow-overlap --speech --seed 3"),
     Case("eval-lm-ngram", "evaluate lm {ngram} {test}"),

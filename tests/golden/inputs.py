@@ -41,6 +41,8 @@ INDIRECT_OBJECTS = (  # with every word of the prompts that `ioi` makes
 
 SMALL = "--dim 16 --depth 1 --heads 2 --length 16 --batch-tokens 64 --warm-up 2 --device cpu"
 OFTEN = "--steps 6 --eval-every 3 --save-every 3 --log-every 1 --vocab 270"
+ADAPT = "--steps 6 --save-every 3 --log-every 1 --length 16 --batch-tokens 64 --device cpu"
+TUNE = "--steps 4 --lr 0.01 --dropout 0 --rows 8 --device cpu"
 TOKENIZERS = {
     "gpt2": "--size 320 --specials pad,eos",
     "bert": "--kind wordpiece --size 200 --specials pad,unk,cls,sep,mask --wrap cls-sep",
@@ -56,6 +58,10 @@ TRAINED = {
     "bayes": "train bayes {pairs}",
     "ibm1": "train ibm1 {pairs}",
     "run": f"train lm {{text}} {SMALL} {OFTEN}",
+    "adapter": f"train lm {{text}} --init {{run}} --lora r=2 {ADAPT}",
+    "classifier": f"tune classify {{reviews}} --model {{bert}} {TUNE}",
+    "tagger": f"tune tag {{treebank}} --model {{bert}} {TUNE}",
+    "grader": f"tune regress {{grades}} --model {{bert}} {TUNE}",
 }
 """Inputs that regard makes itself; each command gets `--out` and the input's place."""
 
@@ -95,6 +101,7 @@ def texts() -> dict[str, tuple[str, str]]:
     dice = random.Random(0)
     rows = [" ".join(dice.choices(WORDS, k=dice.randint(3, 11))) for _ in range(90)]
     train, test = rows[:80], rows[80:]
+    kinds = "bad", "good"
     nouns = [dice.choices(list(NOUNS), k=dice.randint(1, 5)) for _ in range(46)]
     pairs = [
         (" ".join(f"le {word}" for word in line), " ".join(f"the {NOUNS[word]}" for word in line))
@@ -127,6 +134,8 @@ def texts() -> dict[str, tuple[str, str]]:
         "names_text": ("names.txt", lines(INDIRECT_OBJECTS)),
         "river": ("river.txt", lines(["the cat sat on the mat", "the old cat sees the dog"])),
         "money": ("money.txt", lines(["the red cat is fine", "a cat likes the king"])),
+        "reviews": ("reviews.tsv", lines(f"{r}\t{kinds[' cat' in r]}" for r in rows[:40])),
+        "grades": ("grades.tsv", lines(f"{row}\t{len(row.split())}" for row in rows[:40])),
         "receipt_bad": ("receipt_bad.json", "{}"),
     }
 

@@ -18,6 +18,7 @@ import pytest
 import regard
 from regard.cli.commands import COMMANDS
 from regard.train import runs
+from regard.train.config import ShapeConfig
 
 NAMES = {  # what an example calls it: what stands there
     "valid.txt": "test",
@@ -27,6 +28,9 @@ NAMES = {  # what an example calls it: what stands there
     "train.tsv": "pairs",
     "test.tsv": "pairs_test",
     "dev.conllu": "treebank",
+    "train.conllu": "treebank",
+    "reviews.tsv": "reviews",
+    "grades.tsv": "grades",
     "schemas.tsv": "schemas",
     "blimp.jsonl": "minimal_pairs",
     "questions.jsonl": "choices",
@@ -48,6 +52,14 @@ OTHERS = {  # where a command needs another one
     "look explain": {"folder": "names"},
     "train shortlist": {"folder": "t5"},
     "train memory": {"folder": "t5"},
+    "tune merge": {"run": "adapter"},
+    "tune classify": {"folder": "bert"},
+    "tune tag": {"folder": "bert"},
+    "tune regress": {"folder": "bert"},
+    "evaluate classify": {"run": "classifier", "test.tsv": "reviews"},
+    "evaluate tag": {"run": "tagger"},
+    "evaluate regress": {"run": "grader", "test.tsv": "grades"},
+    "predict": {"run": "classifier", "test.tsv": "reviews"},
     "info": {"gpt2": None},
     "plan": {"gpt2": None},
 }
@@ -63,10 +75,11 @@ def short_runs(monkeypatch):
     train_files = runs.train_files
 
     def short(word, files, configs, **rest):
-        config, shape, data = configs
+        config, own, data = configs
         config = replace(config, steps=4, length=80, batch_tokens=160, warm_up=1)
-        shape = replace(shape, dim=16, depth=1, heads=2)
-        return train_files(word, files, configs=(config, shape, replace(data, vocab=270)), **rest)
+        if isinstance(own, ShapeConfig):
+            own, data = replace(own, dim=16, depth=1, heads=2), replace(data, vocab=270)
+        return train_files(word, files, configs=(config, own, data), **rest)
 
     monkeypatch.setattr(runs, "train_files", short)
 

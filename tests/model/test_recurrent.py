@@ -27,7 +27,8 @@ from regard.model.recurrent import Recurrent
 from regard.tokens.trainers import train_tokenizer
 from regard.train.checkpoint import weight_hash
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
-from regard.train.data import RunPlan, make_source
+from regard.train.data import RunPlan
+from regard.train.kinds import LM_RUN
 from regard.train.objectives import token_loss
 from regard.train.trainer import Trainer, TrainJob, with_dropout
 from tests.properties.threads import one_thread  # noqa: F401
@@ -343,10 +344,10 @@ def test_a_run_that_carries_reads_streams(tmp_path):
 
     def plan(carry):
         rest = (0, DataConfig(carry=carry), ShapeConfig(), config, tmp_path, "cpu")
-        return RunPlan(None, "lm", (), *rest)
+        return RunPlan(None, LM_RUN, (), *rest)
 
     made = [
-        make_source(plan(carry), store, tokens, train, print)
+        LM_RUN.source(plan(carry), store, tokens, train, print)
         for carry in (True, False)
         for train in (True, False)
     ]

@@ -34,6 +34,8 @@ CASES = {
     "distilbert masked untied, relu": Case(
         "DistilBertForMaskedLM", DISTIL | dict(tie_word_embeddings=False, activation="relu")
     ),
+    "roberta tags": Case("RobertaForTokenClassification", ROBERTA | dict(num_labels=3)),
+    "distilbert tags": Case("DistilBertForTokenClassification", DISTIL | dict(num_labels=6)),
     "distilbert classes": Case("DistilBertForSequenceClassification", DISTIL | dict(num_labels=1)),
 }
 SEGMENTED = [name for name in CASES if name.startswith("bert")]

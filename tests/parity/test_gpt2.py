@@ -31,6 +31,14 @@ CASES = {
         "GPT2Model",
         dict(n_embd=10, n_head=1, vocab_size=9, activation_function="gelu", **SIZES),
     ),
+    "classes": Case(
+        "GPT2ForSequenceClassification",
+        dict(n_embd=12, n_head=3, vocab_size=11, num_labels=3, pad_token_id=0, **SIZES),
+    ),
+    "tags": Case(
+        "GPT2ForTokenClassification",
+        dict(n_embd=12, n_head=3, vocab_size=11, num_labels=4, **SIZES),
+    ),
 }
 
 

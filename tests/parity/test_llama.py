@@ -26,6 +26,13 @@ WIDE_HEADS = NARROW | dict(num_key_value_heads=2, head_dim=12)
 STRETCHED = WIDE_HEADS | dict(rope_parameters=dict(rope_theta=500.0, **LLAMA3))
 CASES = {
     "llama": Case("LlamaForCausalLM", NARROW),
+    "llama classes": Case(
+        "LlamaForSequenceClassification", NARROW | dict(num_labels=3, pad_token_id=0)
+    ),
+    "qwen tags": Case(
+        "Qwen3ForTokenClassification",
+        NARROW | dict(num_labels=4, num_key_value_heads=2, head_dim=10),
+    ),
     "llama grouped": Case(
         "LlamaForCausalLM", NARROW | dict(num_key_value_heads=3, tie_word_embeddings=True)
     ),

@@ -30,8 +30,11 @@ model_kinds
 translation
 kit
 loading
+train/kinds
 train/runs
 train/reproduction
+tune/prediction
+tune/classification
 rules serve demonstrations
 mechanism __init__
 cli

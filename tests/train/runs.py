@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from fnmatch import fnmatch
 
 from regard.data.bucket import Buckets
 from regard.data.packing import Masker, Packed
@@ -61,19 +62,21 @@ def make_parts(kind, folder):
     return transformer(16, 2, 2, tokens.size), "MarianMTModel", tokens, *parts
 
 
-def make_trainer(kind, folder, run="run", valid=True, job=None, **changes):
+def make_trainer(kind, folder, run="run", valid=True, job=None, frozen="", **changes):
     """A trainer over a small corpus in `folder`; its run is `folder`/`run`."""
     config = TrainConfig(**(SMALL | OFTEN | changes))
     shape, family, tokens, train, held = make_parts(kind, folder)
     kit = Kit(with_dropout(Model.fresh(shape, 0), config.dropout), tokens, bind(family))
+    for name, parameter in kit.model.named_parameters():
+        parameter.requires_grad_(not fnmatch(name, frozen))
     (folder / run).mkdir(parents=True, exist_ok=True)
     rest = {"identity": {"kind": kind}, **(job or {})}
 
     def save(path, model):
         replace(kit, model=model).save(path)
 
-    made = TrainJob(config, kit.model, train, folder / run, save, held if valid else None, **rest)
-    return Trainer(made)
+    rest = {"train": train, "valid": held if valid else None} | rest
+    return Trainer(TrainJob(config, kit.model, folder=folder / run, save=save, **rest))
 
 
 class Killed(BaseException):
@@ -84,12 +87,12 @@ def kill_at(trainer, step, micro=0):
     """Make a trainer die in the given step, after `micro` of its micro-batches."""
     loss, begun = trainer.objective.loss, [0]
 
-    def dying(*arguments):
+    def dying(*arguments, **extra):
         if trainer.state.step + 1 == step and trainer.model.training:
             if begun[0] == micro:
                 raise Killed
             begun[0] += 1
-        return loss(*arguments)
+        return loss(*arguments, **extra)
 
     trainer.objective.loss = dying
     return trainer

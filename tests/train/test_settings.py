@@ -12,12 +12,20 @@ import regard
 from regard.cli.main import main
 from regard.errors import DataError, UsageError
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
-from regard.train.settings import KNOWN, preset_values, read_value, resolve_run, to_toml, write_toml
+from regard.train.kinds import WORD
+from regard.train.settings import (
+    known_settings,
+    preset_values,
+    read_value,
+    resolve_run,
+    to_toml,
+    write_toml,
+)
 from tests.train.small_runs import split_configs
 
 
 def settings(kind, files=("a",), path=None, **changes):
-    return resolve_run(kind, list(files), split_configs(changes).values(), path)
+    return resolve_run(WORD[kind], list(files), split_configs(changes).values(), path)
 
 
 def test_a_config_knows_what_was_given():
@@ -178,7 +186,8 @@ def test_a_file_of_another_kind_is_refused(tmp_path, given, word, named):
 
 @pytest.mark.parametrize("name", ["kind", "seed", *TrainConfig.__dataclass_fields__])
 def test_defaults_are_what_their_types_allow(name):
-    assert read_value(name, KNOWN[name][1], "default") == KNOWN[name][1]
+    hint, default = known_settings(ShapeConfig)[name]
+    assert read_value(name, default, "default", hint) == default
 
 
 def test_help_lists_every_field_without_torch(capsys):

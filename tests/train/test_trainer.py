@@ -6,9 +6,11 @@ import copy
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from regard.data.bucket import Buckets
 from regard.errors import DataError, RegardError, UsageError
@@ -17,9 +19,9 @@ from regard.model.model import Model
 from regard.model.presets import transformer
 from regard.train.checkpoint import weight_hash
 from regard.train.distributed import World
-from regard.train.objectives import compile_blocks
+from regard.train.objectives import Loss, compile_blocks, token_loss
 from regard.train.trainer import Interrupted
-from tests.train.runs import Killed, kill_at, load_model, make_trainer
+from tests.train.runs import Killed, kill_at, load_model, make_parts, make_trainer
 
 
 def curve(folder):
@@ -47,9 +49,78 @@ def test_a_killed_run_ends_with_the_same_bits(kind, optimizer, tmp_path):
     assert last.restore(load_model) is not None
     last.run()
     assert weight_hash(last.model) == weight_hash(whole.model)
-    for mine, theirs in zip(last.mean.weights, whole.mean.weights, strict=True):
+    for mine, theirs in zip(*(run.mean.weights.values() for run in (last, whole)), strict=True):
         assert torch.equal(mine, theirs)
     assert curve(tmp_path / "killed") == curve(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_frozen_weights_keep_every_bit_and_have_no_state(optimizer, tmp_path):
+    how = {"optimizer": optimizer, "frozen": "decoder.blocks.0.*", "weight_decay": 0.5}
+    whole = make_trainer("lm", tmp_path, "whole", **how)
+    before = {name: p.detach().clone() for name, p in whole.model.named_parameters()}
+    names = [name for name in before if name.startswith("decoder.blocks.0.")]
+    whole.run()
+    after = dict(whole.model.named_parameters())
+    assert names and all(torch.equal(before[name], after[name]) for name in names)
+    assert all(not torch.equal(before[name], after[name]) for name in set(before) - set(names))
+    numbers = [n for n, name in enumerate(before) if name not in names]
+    assert list(whole.mean.weights) == numbers  # so that final finds them in a model all unfrozen
+    held = load_file(whole.checkpoints / "step-000012/trainer/optimizer.safetensors")
+    assert not [name for name in held if name.partition("/")[2] in names]
+    kill = kill_at(make_trainer("lm", tmp_path, "killed", **how), 7)
+    with pytest.raises(Killed):
+        kill.run()
+    last = make_trainer("lm", tmp_path, "killed", **how)
+    assert last.restore(load_model) is not None
+    last.run()
+    assert weight_hash(last.model) == weight_hash(whole.model)
+
+
+class Weighted:
+    """A source whose examples carry a weight for each row."""
+
+    def __init__(self, source):
+        self.source, self.count = source, source.count
+
+    def batch(self, epoch, index):
+        examples = self.source.batch(epoch, index)
+        weight = torch.linspace(0.5, 2.0, len(examples.labels))
+        return replace(examples, extra={"weight": weight})
+
+
+def weighted_loss(model, batch, labels, *how, extra):
+    rows = [
+        token_loss(model, one_row(batch, n), labels[n : n + 1], *how) for n in range(len(labels))
+    ]
+    total = sum(w * row.sum for w, row in zip(extra["weight"], rows, strict=True))
+    return Loss(total, sum(row.plain for row in rows), sum(row.tokens for row in rows))
+
+
+def one_row(batch, n):
+    return batch.each(lambda x: x[n : n + 1])
+
+
+def test_an_objective_of_its_own_gets_the_extra_of_its_rows(tmp_path):
+    how = {"accumulate": 1, "dropout": 0.0, "steps": 2, "clip": 0.0, "workers": 0}
+    parts = make_parts("lm", tmp_path)
+    source = Weighted(parts[3])
+    job = {"loss": weighted_loss, "train": source, "valid": Weighted(parts[4])}
+    trainer = make_trainer("lm", tmp_path, job=job, **how)
+    examples = source.batch(0, 0)
+    value = trainer.step([examples])["loss"]
+    fresh = make_trainer("lm", tmp_path, "fresh", **how).model
+    batch, weight = Batch(examples.inputs), examples.extra["weight"]
+    logits = torch.log_softmax(fresh(batch), -1)
+    chosen = -logits.gather(-1, examples.labels[..., None])[..., 0].sum(1)
+    assert value == pytest.approx(
+        float((chosen * weight).sum().detach()) / examples.tokens, rel=1e-5
+    )
+    trainer.run()  # validates with them too
+    shares = [examples.share(rank, 3) for rank in range(3)]
+    together = torch.cat([share.extra["weight"] for share in shares])
+    assert sorted(together.tolist()) == weight.tolist()
+    assert shares[1].extra["weight"].tolist() == weight[1::3].tolist()
 
 
 def test_the_hash_sees_every_bit(tmp_path):

@@ -1,0 +1,157 @@
+"""Texts with their labels, and words with their tags, from tables and CoNLL files."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.data.tabular import TableRow, check_columns, kind_of, read_table, split_rows
+from regard.data.text_files import read_lines
+from regard.data.treebank import ConllSentence, Span, guess_names, read_conll, read_treebank
+from regard.errors import DataError
+
+TEXT, LABEL = ("text", "sentence"), ("label", "labels")
+"""Columns that are taken where none is named."""
+TABLES = ("csv", "tsv", "jsonl", "ndjson")
+PARTED = re.compile(r"[,;|]")
+"""Between several labels in one cell."""
+
+
+class LabelledText(NamedTuple):
+    """A text of a file, and its labels as they are written; none where they were not asked for."""
+
+    place: str
+    """The line it begins on, and the file."""
+    text: str
+    labels: list[str]
+    """Of the text, or of each of its words."""
+    spans: Sequence[Span] = ()
+    """Where the words stand that the labels are of, in characters."""
+
+
+def read_labelled(
+    path: Path | str,
+    text: str | None = None,
+    label: str | None = None,
+    *,
+    several: bool = False,
+    labelled: bool = True,
+) -> Iterator[LabelledText]:
+    """Rows of CSV, TSV or JSONL; columns are called `text` and `label` unless others are named.
+
+    TSV of two columns whose first line has no such name has no header: text TAB label. With
+    `several`, a cell holds any number of labels with commas between them, JSON a list. Not
+    `labelled`: the texts alone, also of a file of plain lines.
+    """
+    if not labelled and kind_of(path) not in TABLES:
+        lines = enumerate(read_lines(path), 1)
+        yield from (LabelledText(f"line {n} of {path}", line, []) for n, line in lines if line)
+        return
+    for row, source, answer in named_rows(path, text, label, labelled):
+        value = row.cells[source]
+        if not isinstance(value, str) or not value.strip():
+            fault = f"{source} = {value!r} in line {row.line}"
+            raise DataError(f"reading {path}", fault, "a text")
+        labels = split_labels(row.cells[answer], several) if labelled else []
+        if labelled and not labels and not several:
+            fault = f"no {answer} in line {row.line}"
+            raise DataError(f"reading {path}", fault, "a label for each text")
+        yield LabelledText(f"line {row.line} of {path}", value, labels)
+
+
+def named_rows(
+    path: Path | str, text: str | None, label: str | None, labelled: bool
+) -> Iterator[tuple[TableRow, str, str]]:
+    """Rows of a table with the names of the columns that hold text and label."""
+    names: list[str] | None = None
+    if kind_of(path) == "tsv":
+        _, first = next(split_rows(path, "tsv"), (0, []))
+        asked = {text, label, *TEXT, *LABEL} - {None}
+        if len(first) <= 2 and not asked & set(first):
+            if text or label:
+                check_columns(path, [name for name in (text, label) if name], first)
+            names = [TEXT[0], LABEL[0]][: len(first)]
+    columns = ("", "")
+    for row in read_table(path, names=names):
+        have = list(row.cells)
+        if not columns[0]:
+            answer = label or next((name for name in LABEL if name in have), LABEL[0])
+            rest = [name for name in have if name != answer]
+            usual = rest[0] if len(rest) == 1 else TEXT[0]
+            columns = text or next((name for name in TEXT if name in have), usual), answer
+        check_columns(path, columns if labelled else columns[:1], have, row.line)
+        yield row, *columns
+
+
+def split_labels(cell: Any, several: bool) -> list[str]:
+    """The labels of one cell."""
+    if isinstance(cell, list):
+        return [str(label) for label in cell] if several else []
+    parts = PARTED.split(str(cell)) if several else [str(cell)]
+    return [] if cell is None else [part.strip() for part in parts if part.strip()]
+
+
+def read_tagged(
+    path: Path | str, tag: str | None = None, *, labelled: bool = True
+) -> Iterator[LabelledText]:
+    """Sentences with the tag of each word; not `labelled`: words alone, also of plain lines.
+
+    CoNLL files have a word a line, and the tags are those of the column `tag`: upos, or the last;
+    JSONL has lists `tokens` and `tags` as long as each other.
+    """
+    kind = kind_of(path)
+    if kind in ("jsonl", "ndjson"):
+        for row in read_table(path, ["tokens", *([tag or "tags"] if labelled else [])]):
+            words = row.cells["tokens"]
+            tags = row.cells[tag or "tags"] if labelled else words
+            if not isinstance(words, list) or not isinstance(tags, list) or len(words) != len(tags):
+                counts = [len(x) if isinstance(x, list) else "no" for x in (words, tags)]
+                fault = f"{counts[0]} tokens and {counts[1]} tags in line {row.line}"
+                raise DataError(f"reading {path}", fault, "a tag for each token")
+            if words:
+                columns = {"form": list(map(str, words)), "label": list(map(str, tags))}
+                yield tagged(path, ConllSentence(row.line, columns), "label")
+        return
+    if kind == "txt" and not labelled:
+        for line, text in enumerate(read_lines(path), 1):
+            if text.strip():
+                yield tagged(path, ConllSentence(line, {"form": text.split()}), None)
+        return
+    for first in islice(read_conll(path), 1):
+        count = len(first.columns)
+        names: Sequence[str] = ["form", *list(first.columns)[1:-1], "label"]  # CoNLL 2000 and 2003
+        names = names[:count] if count in (1, 3, 4) else guess_names(path, first)
+        chosen = (tag or ("upos" if "upos" in names else "label")) if labelled else None
+        for sentence in read_treebank(path, [chosen] if chosen else [], names):
+            yield tagged(path, sentence, chosen)
+
+
+def tagged(path: Path | str, sentence: ConllSentence, column: str | None) -> LabelledText:
+    """A sentence with the tags of one of its columns."""
+    tags = sentence.columns[column] if column else []
+    return LabelledText(
+        f"line {sentence.line} of {path}", sentence.text()[0], tags, sentence.text()[1]
+    )
+
+
+def sort_classes(labels: Sequence[str]) -> list[str]:
+    """Each label once: numbers by size, others by their letters."""
+    found = set(labels)
+    whole = all(label.removeprefix("-").isdecimal() for label in found)
+    return sorted(found, key=int) if whole else sorted(found)
+
+
+def read_number(example: LabelledText) -> float:
+    """The label of a text as a number."""
+    try:
+        number = float(example.labels[0])
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        fault = f"the label {example.labels[0]!r}"
+        raise DataError(f"reading {example.place}", fault, "a number")
+    return number

@@ -1,0 +1,585 @@
+"""A new output head on a model: classes of texts, tags of words, numbers of texts.
+
+Three kinds of runs of the one loop (`train/trainer.py`). The head is that of the family's own
+classifiers, so that transformers opens the folder, unless another one is asked for. With a frozen
+body the vectors of texts are computed once, and the head alone is a logistic regression or an MLP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.labelled_texts import (
+    LabelledText,
+    read_labelled,
+    read_number,
+    read_tagged,
+    sort_classes,
+)
+from regard.data.order import Counts, shuffled
+from regard.data.text_files import find_files
+from regard.data.token_store import fingerprint
+from regard.data.windows import IGNORED, Examples, check_index
+from regard.errors import DataError, UsageError, did_you_mean
+from regard.evaluate.classification_scores import class_figures, count_confusion, set_figures
+from regard.files import file_hash
+from regard.interop.families import bind
+from regard.interop.table import Binding, braces
+from regard.kit import Kit
+from regard.loading import load_kit
+from regard.look.text_limits import max_tokens_of
+from regard.model.batch import Batch, pad_rows
+from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig
+from regard.model.model import Model
+from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.objectives import Compiling, Loss, compiled_hidden, token_loss
+from regard.train.results import RunSettings
+from regard.train.settings import begin_with, find_data, make_config, put
+from regard.tune.config import HeadTuning
+from regard.tune.prediction import encode_texts, run_rows, word_columns
+
+USUAL = {"lr": 5e-5, "beta2": 0.999, "weight_decay": 0.01, "dropout": 0.1, "floor": 0.0}
+USUAL |= {"length": 512}
+FROZEN = {"lr": 1e-2, "weight_decay": 0.0, "dropout": 0.0, "epochs": 10.0}
+PENALTY = 0.03  # l2 of a head alone
+"""Settings of fine-tuning (Devlin 2019), and those of a head alone."""
+LOOK_AHEAD = 8  # batches whose texts are sorted by length
+HELD_OUT = 0.1  # share of the texts that are validated on without a file for it
+
+
+# Data ---------------------------------------------------------------------------------------------
+
+
+class Rows:
+    """Texts in batches of so many rows, those of like length together.
+
+    With a seed, for training, they come shuffled; each stretch of a few batches is sorted by
+    length, and the batches are shuffled.
+    """
+
+    varying = True
+
+    def __init__(
+        self,
+        ids: Sequence[Sequence[int]],
+        labels: Sequence[Any],
+        rows: int,
+        pad: int,
+        seed: int | None,
+    ) -> None:
+        self.ids, self.labels, self.rows, self.pad, self.seed = ids, labels, rows, pad, seed
+        self.lengths = np.array([len(row) for row in ids])
+        self.features: Tensor | None = None
+        """(N, D): the vectors of a frozen body."""
+        self.plan = lru_cache(2)(self.make_plan)
+
+    def make_plan(self, epoch: int) -> Counts:
+        """The rows in the order of the batches."""
+        n = len(self.ids)
+        order = shuffled(np.arange(n), n, self.seed, epoch)
+        stretch = n if self.seed is None else LOOK_AHEAD * self.rows
+        for at in range(0, n, stretch):
+            part = order[at : at + stretch]
+            order[at : at + stretch] = part[np.argsort(self.lengths[part], kind="stable")]
+        return order
+
+    def count(self, epoch: int) -> int:
+        """Batches of an epoch."""
+        return -(-len(self.ids) // self.rows)
+
+    def batch(self, epoch: int, index: int) -> Examples:
+        """Ids (B, T) padded on the right; labels (B,), (B, C) or (B, T)."""
+        check_index(index, self.count(epoch))
+        at = int(shuffled(np.array([index]), self.count(epoch), self.seed, epoch, stream=1)[0])
+        numbers = self.plan(epoch)[at * self.rows : (at + 1) * self.rows]
+        ids, mask = pad_rows([self.ids[n] for n in numbers], self.pad)
+        chosen = [self.labels[n] for n in numbers]
+        if isinstance(chosen[0], TokenLabels):
+            labels = pad_rows(chosen, IGNORED)[0]
+            count = int((labels != IGNORED).sum())
+        else:
+            labels, count = torch.tensor(chosen), len(chosen)
+        extra = {} if self.features is None else {"features": self.features[numbers]}
+        return Examples(ids, labels, count, mask=mask, extra=extra)
+
+
+class TokenLabels(list[int]):
+    """A label for each token of a row, −100 where it is not the first of a word."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the labels of a run are, and where the model begins."""
+
+    kit: Kit
+    names: list[str]
+    """Of classes or tags; of numbers one, their column."""
+    mean: float = 0.0
+    spread: float = 1.0
+    """Of the numbers: what is trained on is how far they are from the mean, in spreads."""
+    weights: Tensor | None = None
+    """(C,): of the classes in the loss."""
+    several: bool = False
+    """A text may have any number of them."""
+
+
+# Objectives ---------------------------------------------------------------------------------------
+
+
+def row_loss(
+    model: Model,
+    batch: Batch,
+    labels: Tensor,
+    smoothing: float = 0.0,
+    compiled: Compiling = "no",
+    fp8: bool = False,
+    past: Any = None,
+    r_drop: float = 0.0,
+    *,
+    extra: Mapping[str, Tensor] | None = None,
+    weights: Tensor | None = None,
+    l2: float = 0.0,
+) -> Loss:
+    """Loss of rows by the shape of their labels; a row labelled −100 carries none.
+
+    Classes (B,): cross-entropy. Several labels (B, C): the mean over classes of binary
+    cross-entropies. Numbers (B,): squared error. `extra` may hold the vectors of a frozen body.
+    `l2` adds l2 / 2 · ‖W‖² of the scores' weights to the mean of rows.
+    """
+    if extra:
+        scores = model.head(extra["features"][:, None])
+    else:
+        hidden = Model.hidden if compiled == "no" else compiled_hidden(compiled)
+        scores = model.score(hidden(model, batch, None), batch.mask)
+    scores, real = scores.float(), labels != IGNORED  # (B, C)
+    if labels.is_floating_point():
+        total = plain = ((scores[:, 0] - labels).square() * real).sum()
+    elif labels.dim() == 2:
+        each = real if weights is None else real * weights.to(scores)
+        target = labels.clamp(min=0).to(scores)
+        total = F.binary_cross_entropy_with_logits(scores, target, each, reduction="sum")
+        total = plain = total / labels.shape[1]
+        real = real[:, 0]
+    else:
+        how: dict[str, Any] = {"reduction": "sum", "ignore_index": IGNORED}
+        total = plain = F.cross_entropy(scores, labels, **how)
+        if smoothing or weights is not None:
+            weight = None if weights is None else weights.to(scores)
+            total = F.cross_entropy(scores, labels, weight, label_smoothing=smoothing, **how)
+    if l2:
+        assert model.head.out is not None
+        total = total + real.sum() * l2 / 2 * model.head.out.weight.square().sum()
+    return Loss(total, plain.detach(), real.sum())
+
+
+# The output head ----------------------------------------------------------------------------------
+
+
+def choose_head(
+    kit: Kit, own: HeadTuning, task: str, size: int
+) -> tuple[ModelConfig, Binding | None]:
+    """The shape of a model with a new head, and the table that it is saved by.
+
+    The head is that of the family's `task`, such as ForTokenClassification, unless that one differs
+    from what is asked for. Of an encoder-decoder the encoder is left.
+    """
+    config, table = kit.model.config, kit.binding.table if kit.binding is not None else None
+    if isinstance(config, RecurrentConfig) or config.front.kind != "text":
+        what = "a recurrent model" if isinstance(config, RecurrentConfig) else config.front.kind
+        raise DataError(f"putting a head on {kit.path}", what, "a Transformer over text")
+    if config.target is not None:
+        config, table = replace(config, decoder=None, target=None, shared=False), None
+    for name, variant in table.variants.items() if table is not None else ():
+        if name.endswith(task):
+            fixed = {path: value for k, value in variant.fixed.items() for path in braces(k)}
+            parts = {p.removeprefix("head."): v for p, v in fixed.items() if p.startswith("head.")}
+            head, plain = HeadConfig(size=size, **parts), own.body == "none" or own.mlp
+            fits = not plain or (head.transform is not None) == own.mlp
+            if own.take in ("auto", head.take) and fits:
+                return replace(config, head=head), bind(name)
+    take: Any = ("last" if config.encoder is None else "mean") if own.take == "auto" else own.take
+    take = "all" if task.startswith("ForToken") else take
+    head = HeadConfig(size, take, "gelu" if own.mlp else None, bias=True)
+    return replace(config, head=head), None
+
+
+def with_head(kit: Kit, own: HeadTuning, task: str, labels: Labels, seed: int) -> Kit:
+    """The model with a new head, its last blocks new too where that is asked for."""
+    config, binding = choose_head(kit, own, task, len(labels.names))
+    depth, was = config.last.depth, kit.model.config.head
+    if own.replace > depth:
+        raise UsageError("replacing blocks", f"replace = {own.replace}", f"at most {depth}")
+    stack = "encoder" if config.decoder is None else "decoder"
+    new = tuple(f"{stack}.blocks.{n}." for n in range(depth - own.replace, depth))
+    if (was.take, was.transform, was.norm) == (config.head.take, config.head.transform, False):
+        new += ("head.out",)  # a body that came with its pooler
+    else:
+        new += ("head",)
+    model, old = Model.fresh(config, seed), dict(kit.model.named_parameters())
+    with torch.no_grad():
+        for path, parameter in model.named_parameters():
+            if path in old and not path.startswith(new):
+                parameter.copy_(old[path])
+    tuned = Kit(model, kit.tokenizer, binding)
+    tuned.config = tuned.fresh_config()
+    if binding is not None:  # what the family's file says of the body stays
+        tuned.config |= kit.config | {"architectures": [binding.architecture]}
+        specials = kit.text_tokenizer.specials
+        if tuned.config.get("pad_token_id") is None:  # transformers finds the last token by it
+            tuned.config["pad_token_id"] = specials.get("pad", specials.get("eos"))
+    numbers = {label: n for n, label in enumerate(labels.names)}
+    tuned.config["id2label"] = {str(n): label for label, n in numbers.items()}
+    tuned.config["label2id"] = numbers
+    return tuned
+
+
+def freeze(model: Model, own: HeadTuning) -> None:
+    """Let only those parameters learn that should."""
+    names = [name for name, _ in model.named_parameters()]
+    for pattern in own.freeze:
+        if not any(matches(name, pattern) for name in names):
+            fix = did_you_mean(pattern, {name.rpartition(".")[0] for name in names})
+            raise UsageError("freezing parameters", f"no parameter is called {pattern!r}", fix=fix)
+    patterns = ("front", "encoder", "decoder") if own.body == "none" else own.freeze
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not any(matches(name, pattern) for pattern in patterns))
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise UsageError("freezing parameters", "all of them", "some that learn")
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a parameter is meant by a pattern, or by the name of a part it belongs to."""
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+
+
+def layer_rates(model: Model, share: float) -> dict[str, float]:
+    """The factor on the learning rate of each parameter: less for lower blocks (Howard 2018)."""
+    depth, rates = model.config.last.depth, dict[str, float]()
+    for name, _ in model.named_parameters():
+        block = re.search(r"\.blocks\.(\d+)\.", name)
+        below = depth - int(block[1]) if block else depth + 1 if name.startswith("front") else 0
+        rates[name] = share**below
+    return rates
+
+
+# The kinds ----------------------------------------------------------------------------------------
+
+
+class HeadKind(RunKind):
+    """Trains a new head on a model, and the model with it."""
+
+    room, unit, config = "tune", "texts", HeadTuning
+    beside = ("head.*",)
+    task = "ForSequenceClassification"
+    metrics: tuple[str, ...] = ("accuracy", "macro_f1")
+
+    def read(self, own: Any, path: Path) -> list[LabelledText]:
+        """The labelled texts, or sentences, of a file."""
+        return list(read_labelled(path, own.text, own.label))
+
+    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
+        """What there is to tell apart, from the training examples."""
+        raise NotImplementedError
+
+    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> Any:
+        """The label of a text, whose ids are `row`, as the loss reads it."""
+        raise NotImplementedError
+
+    def facts(self, labels: Labels) -> dict[str, Any]:
+        """What config.json says of the labels, beside their names."""
+        return {}
+
+    # Settings -----------------------------------------------------------------------------------
+
+    def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Of fine-tuning, or of a head alone."""
+        metric = {"metric": self.metrics[0]} if self.metrics else {}
+        alone = FROZEN | ({} if self.name == "tag" else {"l2": PENALTY})
+        return USUAL | metric | (alone if said.get("body") == "none" else {})
+
+    def decide(self, settings: RunSettings) -> None:
+        """Steps from epochs; files and model must be there."""
+        values, origins, doing = settings.values, settings.origins, f"tuning for `{self.name}`"
+        find_data(settings, f"tune {self.name}")
+        if values["init"] is None:
+            raise UsageError(doing, "no model to begin with", "--model FOLDER")
+        begin_with(settings)
+        own: Any = make_config(settings, self.config)
+        known = ("loss", *self.metrics)
+        if self.name != "classify" and (own.several or own.weights):
+            raise UsageError(doing, "several or weights", "`tune classify` has them")
+        if self.name == "tag" and own.l2:
+            raise UsageError(doing, "l2", "`tune classify` and `tune regress` have it")
+        if values["metric"] not in known:
+            raise UsageError(doing, f"metric = {values['metric']}", " or ".join(known))
+        if values["lora"] and (own.body == "none" or own.replace or own.freeze):
+            raise UsageError(doing, "lora with body, freeze or replace", "one way to freeze")
+        if values["r_drop"]:
+            raise UsageError(doing, "r_drop", "0: only `train` reads a batch twice")
+        count = sum(len(self.read(own, path)) for path in find_files(values["files"]))
+        if not values["valid"]:
+            count -= len(held_out(count, values["holdout"], values["seed"]))
+        each = max(1, -(-count // own.rows) // values["accumulate"])  # steps of an epoch
+        steps = max(1, round(each * own.epochs))
+        for name, value in (("steps", steps), ("eval_every", each), ("save_every", each)):
+            if origins[name] == "default":
+                put(settings, name, value, "epochs")
+        if origins["warm_up"] == "default" and values["minutes"] is None:
+            put(settings, "warm_up", round(0.1 * values["steps"]), "a tenth of the steps")
+
+    # Data ---------------------------------------------------------------------------------------
+
+    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+        """Read the texts, name their labels, encode them."""
+        assert plan.data.init is not None
+        progress("reading")
+        kit = load_kit(plan.data.init, precision=None)
+        files = [find_files(names) for names in (plan.files, plan.data.valid)]
+        train, valid = ([e for path in part for e in self.read(plan.own, path)] for part in files)
+        if not plan.data.valid:
+            held = set(held_out(len(train), plan.data.holdout, plan.seed).tolist())
+            valid = [example for n, example in enumerate(train) if n in held]
+            train = [example for n, example in enumerate(train) if n not in held]
+            if valid:
+                say(f"held out for validation: {len(valid):,} texts, drawn at random")
+        labels = self.name_labels(plan, train, kit)
+        source = self.encode(plan, train, labels, plan.seed, say)
+        checked = self.encode(plan, valid, labels, None, say) if valid else None
+        seen = {tuple(row) for row in source.ids}
+        if leaks := sum(tuple(row) in seen for row in checked.ids) if checked else 0:
+            say(f"warning: {leaks:,} of {len(valid):,} validation texts are trained on too")
+        many = f", {len(labels.names):,} labels" if len(labels.names) > 1 else ""
+        say(f"training on {len(train):,} texts{many}")
+        hashes = {str(path): file_hash(path) for part in files for path in part}
+        return RunData(
+            kit.text_tokenizer,
+            source,
+            checked,
+            {
+                "data": [digest[:12] for digest in hashes.values()],
+                "tokenizer": fingerprint(kit.text_tokenizer)[:12],
+                "labels": labels.names,
+            },
+            hashes,
+            {"train": f"{len(train):,} texts", "valid": f"{len(valid):,} texts" if valid else None},
+            labels,
+        )
+
+    def encode(
+        self,
+        plan: RunPlan,
+        examples: Sequence[LabelledText],
+        labels: Labels,
+        seed: int | None,
+        say: Say,
+    ) -> Rows:
+        """Texts as ids with their labels; those that are too long are cut or left out, counted."""
+        kit, own = labels.kit, plan.own
+        limit = max_tokens_of(kit, f"tuning {kit.path}", asked=plan.train.length)
+        rows, long = encode_texts(kit.text_tokenizer, [e.text for e in examples], limit)
+        if long:
+            done = "cut at their end" if own.long == "cut" else "left out"
+            say(f"{done}: {len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens")
+        dropped = set(long) if own.long == "drop" else set()
+        kept = [n for n in range(len(rows)) if n not in dropped]
+        if not kept:
+            raise DataError("encoding texts", "all of them are too long", "some that fit")
+        answers = [self.answer(examples[n], labels, rows[n]) for n in kept]
+        pad = kit.text_tokenizer.specials.get("pad", 0)
+        return Rows([rows[n] for n in kept], answers, own.rows, pad, seed)
+
+    # Model --------------------------------------------------------------------------------------
+
+    def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
+        """Of the model with its new head."""
+        labels: Labels = data.held
+        config, binding = choose_head(labels.kit, plan.own, self.task, len(labels.names))
+        return config, None if binding is None else binding.architecture
+
+    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+        """The model with its new head, frozen where that is asked for."""
+        labels: Labels = data.held
+        say(f"beginning with the weights of {plan.data.init}")
+        kit = with_head(labels.kit, plan.own, self.task, labels, plan.seed)
+        kit.config |= self.facts(labels)
+        freeze(kit.model, plan.own)
+        if plan.own.body == "none" and kit.model.config.head.take != "all":
+            model, pool = kit.model.to(plan.device), kit.model.head.pool
+            for source in (data.train, data.valid):
+                if isinstance(source, Rows):  # the body is frozen: it reads all texts once
+                    source.features = torch.stack(
+                        run_rows(
+                            model,
+                            source.ids,
+                            data.tokenizer,
+                            lambda batch: pool(model.hidden(batch), batch.mask),
+                        )
+                    )
+        return kit
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """Its loss, its rates, and figures at validations."""
+        rates = layer_rates(kit.model, plan.own.layer_rate) if plan.own.layer_rate != 1 else {}
+        scored = data.valid is not None and self.metrics
+        score = {"score": partial(self.figures, data)} if scored else {}
+        loss = partial(row_loss, weights=data.held.weights, l2=plan.own.l2)
+        return {"rates": rates, "loss": loss, **score}
+
+    def figures(self, data: RunData, model: Model) -> dict[str, float]:
+        """Accuracy and macro F1 on the validation texts."""
+        source = data.valid
+        assert isinstance(source, Rows)
+        if source.features is None:
+            scores = run_rows(model, source.ids, data.tokenizer)
+        else:
+            with torch.no_grad():
+                scores = list(model.head(source.features[:, None].to(model.device)).cpu())
+        figures = judge(scores, source.labels)
+        return {name: figures[name] for name in self.metrics}
+
+
+def judge(scores: Sequence[Tensor], labels: Sequence[Any]) -> dict[str, float]:
+    """Accuracy and macro F1 of scores (C,) of rows, or (T, C) of the tokens of each."""
+    if isinstance(labels[0], list) and not isinstance(labels[0], TokenLabels):  # 0 and 1 of each
+        gold, said = torch.tensor(labels).bool(), torch.stack(list(scores)) > 0
+        return set_figures(gold, said)
+    gold = torch.tensor([n for row in labels for n in (row if isinstance(row, list) else [row])])
+    said = torch.cat([row.view(-1, row.shape[-1]).argmax(-1) for row in scores])
+    return class_figures(
+        count_confusion(gold[gold != IGNORED], said[gold != IGNORED], scores[0].shape[-1])
+    )
+
+
+def held_out(count: int, share: float | None, seed: int) -> Counts:
+    """Numbers of the examples that are validated on, drawn at random."""
+    most = round(count * (HELD_OUT if share is None else share))
+    return shuffled(np.arange(most), count, seed, 0, stream=9)
+
+
+class Classify(HeadKind):
+    """Classes of texts."""
+
+    name = "classify"
+
+    def read(self, own: HeadTuning, path: Path) -> list[LabelledText]:
+        """Texts with one label, or any number of them."""
+        return list(read_labelled(path, own.text, own.label, several=own.several))
+
+    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
+        """Its classes; there must be two or more."""
+        own: HeadTuning = plan.own
+        counts = Counter(label for example in examples for label in example.labels)
+        names = sort_classes(list(counts))
+        check_classes(plan, names, least=1 if own.several else 2)
+        weights = read_weights(own.weights, counts, names) if own.weights else None
+        return Labels(kit, names, weights=weights, several=own.several)
+
+    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> Any:
+        """The number of the class, or 0 and 1 for each of them."""
+        unknown = [label for label in example.labels if label not in labels.names]
+        if unknown:
+            known = f"one of the training labels: {', '.join(labels.names[:20])}"
+            raise DataError(f"reading {example.place}", f"the label {unknown[0]!r}", known)
+        numbers = [labels.names.index(label) for label in example.labels]
+        return (
+            [int(n in numbers) for n in range(len(labels.names))] if labels.several else numbers[0]
+        )
+
+    def facts(self, labels: Labels) -> dict[str, Any]:
+        """As transformers calls it."""
+        one = "single_label_classification"
+        return {"problem_type": "multi_label_classification" if labels.several else one}
+
+
+def check_classes(plan: RunPlan, names: Sequence[str], least: int = 2) -> None:
+    """Refuse data with nothing to tell apart."""
+    if len(names) < least:
+        only = f"one class only, {names[0]!r}" if names else "no labels"
+        raise DataError(f"reading {', '.join(plan.files)}", only, f"{least} classes or more")
+
+
+def read_weights(words: Sequence[str], counts: Counter[str], names: Sequence[str]) -> Tensor:
+    """Weights of the classes (C,): balanced, so that each class counts as much, or as written."""
+    weights = torch.ones(len(names))
+    for word in words:
+        name, _, number = word.rpartition("=")
+        if word == "balanced":
+            total = sum(counts.values()) / len(names)
+            weights *= torch.tensor([total / counts[name] for name in names])
+        elif name in names and re.fullmatch(r"\d+(\.\d+)?", number):
+            weights[names.index(name)] *= float(number)
+        else:
+            expected = f"balanced, or CLASS=NUMBER with one of {', '.join(names)}"
+            raise UsageError("weighting classes", f"weights = {word!r}", expected)
+    return weights
+
+
+class Tag(HeadKind):
+    """Tags of words: the first token of each carries it."""
+
+    name, unit = "tag", "words"
+    task = "ForTokenClassification"
+
+    def read(self, own: HeadTuning, path: Path) -> list[LabelledText]:
+        """Sentences."""
+        return list(read_tagged(path, own.label))
+
+    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
+        """Its tags."""
+        names = sort_classes([label for example in examples for label in example.labels])
+        check_classes(plan, names)
+        return Labels(kit, names)
+
+    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> TokenLabels:
+        """Tags at the first tokens of words; one that training has not, at none."""
+        numbers = {name: n for n, name in enumerate(labels.names)}
+        tags = TokenLabels([IGNORED] * len(row))
+        columns = word_columns(labels.kit.text_tokenizer, example, row)
+        for column, label in zip(columns, example.labels, strict=True):
+            if column >= 0:
+                tags[column] = numbers.get(label, IGNORED)
+        return tags
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """The loss of tokens."""
+        return super().job(plan, data, kit) | {"loss": token_loss}
+
+
+class Regress(HeadKind):
+    """Numbers of texts: squared error of how far they are from the mean, in spreads."""
+
+    name = "regress"
+    metrics = ()
+
+    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
+        """Mean and spread of the training numbers."""
+        values = np.array([read_number(example) for example in examples])
+        if not len(values) or values.std() == 0:
+            problem = "one value only" if len(values) else "no texts"
+            raise DataError(f"reading {', '.join(plan.files)}", problem, "numbers that differ")
+        return Labels(kit, [plan.own.label or "label"], float(values.mean()), float(values.std()))
+
+    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> float:
+        """The number, standardised."""
+        return (read_number(example) - labels.mean) / labels.spread
+
+    def facts(self, labels: Labels) -> dict[str, Any]:
+        """What its scores are times and plus."""
+        scale = {"label_mean": labels.mean, "label_std": labels.spread}
+        return {"problem_type": "regression", **scale}
+
+
+KINDS: dict[str, HeadKind] = {kind.name: kind for kind in (Classify(), Tag(), Regress())}
+"""The kinds by the words of their commands."""

@@ -1,0 +1,190 @@
+"""What a model with an output head of classes, tags or numbers says of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.ambient import current, note
+from regard.data.labelled_texts import (
+    LabelledText,
+    read_labelled,
+    read_number,
+    read_tagged,
+    sort_classes,
+)
+from regard.errors import DataError, UsageError
+from regard.evaluate.classification_scores import score_classes, score_numbers, score_sets
+from regard.evaluate.results import ClassScores, NumberScores
+from regard.kit import Kit
+from regard.loading import wrong_network
+from regard.look.activations import find_word_tokens
+from regard.look.text_limits import max_tokens_of
+from regard.model.batch import Batch, like_lengths, pad_rows
+from regard.model.model import Model
+from regard.tokens.tokenizer import Tokenizer
+from regard.tune.results import Prediction
+from regard.verbs import group_texts
+
+BATCH_TOKENS = 8192
+GROUP = 1024  # texts that are read before the first is answered
+NO_TAG = "_"
+
+
+class Task(NamedTuple):
+    """What an output head says."""
+
+    kind: Literal["classify", "several", "tag", "regress"]
+    names: list[str]
+    """Of its classes or tags."""
+    mean: float = 0.0
+    spread: float = 1.0
+    """Of the numbers that it was trained on; its own are how far from the mean, in spreads."""
+
+
+def read_task(kit: Kit, doing: str) -> Task:
+    """What the folder of a classifier says of its head; other models are refused."""
+    head, config = kit.model.config.head, kit.config
+    labels = config.get("id2label") or {}
+    if head.size is None or (head.take == "all" and head.size != len(labels)):
+        raise wrong_network(doing, kit, "a classifier or tagger: `regard tune` makes one")
+    names = [str(labels.get(str(n), f"LABEL_{n}")) for n in range(head.size)]
+    if head.take == "all":
+        return Task("tag", names)
+    kind = config.get("problem_type")
+    if kind == "regression" or head.size == 1:
+        return Task("regress", names, config.get("label_mean", 0.0), config.get("label_std", 1.0))
+    return Task("several" if kind == "multi_label_classification" else "classify", names)
+
+
+@torch.no_grad()
+def run_rows(
+    model: Model,
+    rows: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    call: Callable[[Batch], Tensor] | None = None,
+) -> list[Tensor]:
+    """Scores of rows of ids, (C,) or (T, C) each, or what `call` makes of a batch, on the CPU."""
+    out: list[Tensor] = [torch.empty(0)] * len(rows)
+    lengths = [len(row) for row in rows]
+    for some in like_lengths(lengths, BATCH_TOKENS):
+        ids, mask = pad_rows([rows[n] for n in some], tokenizer.specials.get("pad", 0))
+        scores = (call or model)(Batch(ids, mask=mask).to(model.device)).float().cpu()
+        for place, n in enumerate(some):
+            out[n] = scores[place] if scores.dim() == 2 else scores[place, : lengths[n]]
+    return out
+
+
+def encode_texts(
+    tokenizer: Tokenizer, texts: Sequence[str], limit: int
+) -> tuple[list[list[int]], list[int]]:
+    """(ids of each text, which were too long): those lose their end, but a control token there."""
+    rows, control = tokenizer.encode_batch(list(texts)), set(tokenizer.specials.values())
+    cut = [n for n, row in enumerate(rows) if len(row) > limit]
+    for n in cut:
+        last = rows[n][-1:] if rows[n][-1] in control else []
+        rows[n] = [*rows[n][: limit - len(last)], *last]
+    return rows, cut
+
+
+def word_columns(tokenizer: Tokenizer, sentence: LabelledText, row: Sequence[int]) -> list[int]:
+    """Where in a row of ids each word begins; −1 where it has no token, or was cut off."""
+    ids, words, columns = find_word_tokens(tokenizer, sentence.text, sentence.spans, "first")
+    places = [-1] * len(sentence.spans)
+    for word, column in zip(words, columns, strict=True):
+        places[word] = column if list(row[: column + 1]) == ids[: column + 1] else -1
+    return places
+
+
+def predict_rows(
+    kit: Kit, task: Task, examples: Sequence[LabelledText], doing: str
+) -> list[Tensor]:
+    """Probabilities of classes (C,) of each text, or (W, C) of its words; or its number (1,).
+
+    A word without a token, or past the last one that the model reads, has none: zeros.
+    """
+    tokenizer, limit = kit.text_tokenizer, max_tokens_of(kit, doing)
+    rows, cut = encode_texts(tokenizer, [example.text for example in examples], limit)
+    if cut:
+        note(f"cut at their end: {len(cut):,} of {len(rows):,} texts, of over {limit:,} tokens")
+    scores = run_rows(kit.model, rows, tokenizer)
+    if task.kind == "regress":
+        return [score * task.spread + task.mean for score in scores]
+    if task.kind == "several":
+        return [score.sigmoid() for score in scores]
+    chances = [score.softmax(-1) for score in scores]
+    if task.kind == "tag":
+        places = [
+            torch.tensor(word_columns(tokenizer, *p)) for p in zip(examples, rows, strict=True)
+        ]
+        chances = [c[at] * (at >= 0)[:, None] for c, at in zip(chances, places, strict=True)]
+    return chances
+
+
+def score_file(
+    kit: Kit, path: Path | str, wanted: str, text: str | None, label: str | None
+) -> ClassScores | NumberScores:
+    """How right a model is on a file; on a class that it never saw it is always wrong."""
+    doing, seed = f"evaluating on {path}", current().seed
+    task = read_task(kit, doing)
+    kind, several = "classify" if task.kind == "several" else task.kind, task.kind == "several"
+    if kind != wanted:
+        expected = f"one for `tune {wanted}`, or `evaluate {kind}`"
+        raise UsageError(f"{doing} with {kit.path}", f"a model for `tune {kind}`", expected)
+    tags = kind == "tag"
+    reading = (
+        read_tagged(path, label) if tags else read_labelled(path, text, label, several=several)
+    )
+    if not (examples := list(reading)):
+        raise DataError(doing, "no texts", "one or more")
+    answers = predict_rows(kit, task, examples, doing)
+    if kind == "regress":
+        return score_numbers([read_number(e) for e in examples], torch.cat(answers).tolist())
+    labels = [label for example in examples for label in example.labels]
+    names = task.names + sort_classes([label for label in labels if label not in task.names])
+    numbers = {name: n for n, name in enumerate(names)}
+    chances = torch.cat([answer.view(-1, len(task.names)) for answer in answers])
+    chances = F.pad(chances, (0, len(names) - len(task.names)))
+    if several:
+        gold = torch.zeros_like(chances, dtype=torch.bool)
+        for n, example in enumerate(examples):
+            gold[n, [numbers[label] for label in example.labels]] = True
+        return score_sets(gold, chances, names, seed)
+    if without := int((chances == 0).all(1).sum()):
+        note(f"{without:,} words have no token of their own: their tag is {NO_TAG}, and wrong")
+        names, chances = [*names, NO_TAG], torch.cat([chances, (chances == 0).all(1, True)], 1)
+    gold = torch.tensor([numbers[label] for label in labels])
+    texts = torch.tensor([n for n, example in enumerate(examples) for _ in example.labels])
+    return score_classes(gold, chances, names, texts, seed)
+
+
+def predict_file(kit: Kit, path: Path | str, text: str | None) -> Iterator[Prediction]:
+    """What the model says of each text, or of the words of each sentence, of a file."""
+    doing = f"predicting labels of {path}"
+    task = read_task(kit, doing)
+    tags = task.kind == "tag"
+    reading = (
+        read_tagged(path, labelled=False) if tags else read_labelled(path, text, labelled=False)
+    )
+    for group in group_texts(reading, GROUP):
+        answers = predict_rows(kit, task, group, doing)
+        for example, chances in zip(group, answers, strict=True):
+            if task.kind == "regress":
+                yield Prediction(example.text, float(chances))
+                continue
+            if task.kind == "several":
+                chosen = (chances > 0.5).nonzero()[:, 0]
+                sure = chances[chosen]
+            else:
+                sure, chosen = chances.max(-1)
+            words = [example.text[start:end] for start, end in example.spans] if tags else None
+            label = [task.names[n] for n in chosen.view(-1).tolist()]
+            if tags:
+                label = [tag if p else NO_TAG for tag, p in zip(label, sure, strict=True)]
+            one = task.kind == "classify"
+            yield Prediction(example.text, label[0] if one else label, sure.tolist(), words)
