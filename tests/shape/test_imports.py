@@ -31,7 +31,7 @@ translation
 kit
 loading
 train/kinds
-tune/rollout
+tune/policy_rollouts
 tune/alignment
 train/runs
 train/reproduction
