@@ -39,9 +39,9 @@ from regard.train.settings import begin_with, find_data
 from regard.train.trainer import LOW
 from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
+from regard.tune.policy_rollouts import Rollouts, add_value_head, open_reward, policy_loss
 from regard.tune.preference_losses import comparison_loss, ranking_loss
 from regard.tune.results import PolicyRun
-from regard.tune.rollout import Rollouts, add_value_head, open_reward, policy_loss
 
 VALUE = "value_head.safetensors"
 SAMPLES, NEW = 3, 48  # samples at a validation, new tokens of each

@@ -32,7 +32,7 @@ kit
 loading
 train/frozen_encoder
 train/kinds
-tune/rollout
+tune/policy_rollouts
 tune/alignment
 train/runs
 train/reproduction

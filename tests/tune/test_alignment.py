@@ -22,7 +22,7 @@ from regard.data.windows import IGNORED
 from regard.errors import DataError, UsageError
 from regard.model.model import Model
 from regard.tune import alignment
-from regard.tune.rollout import open_reward
+from regard.tune.policy_rollouts import open_reward
 
 ROOT = Path(__file__).resolve().parents[2]
 OFTEN = dict(warm_up=0, length=64, batch_tokens=512, eval_every=0, save_every=3, log_every=1)

@@ -17,7 +17,7 @@ from regard.train.config import LoRA, TrainConfig
 from regard.train.trainer import Trainer, TrainJob
 from regard.tune.config import PolicyConfig
 from regard.tune.lora import attach
-from regard.tune.rollout import Rollouts, add_value_head, judge, open_reward, policy_loss
+from regard.tune.policy_rollouts import Rollouts, add_value_head, judge, open_reward, policy_loss
 
 REWARDS = {"": 0.3, "a": -0.5, "b": 1.0}
 
@@ -113,7 +113,7 @@ def test_answers_do_not_depend_on_their_company(bandit, monkeypatch):
     config = PolicyConfig(answers=16, max_new=4, group=4)
     source = make_rollouts(bandit, config, False, count_letters)
     whole = source.collect(3)
-    monkeypatch.setattr("regard.tune.rollout.ROWS", 3)
+    monkeypatch.setattr("regard.tune.policy_rollouts.ROWS", 3)
     assert torch.equal(source.collect(3)["labels"], whole["labels"])
     assert not torch.equal(source.collect(4)["labels"], whole["labels"])
 
