@@ -83,7 +83,7 @@ def named_rows(
             rest = [name for name in have if name != answer]
             usual = rest[0] if len(rest) == 1 else TEXT[0]
             columns = text or next((name for name in TEXT if name in have), usual), answer
-        check_columns(path, columns if labelled else columns[:1], have, row.line)
+        check_columns(path, columns[::-1] if labelled else columns[:1], have, row.line)
         yield row, *columns
 
 

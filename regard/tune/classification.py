@@ -55,6 +55,7 @@ USUAL |= {"length": 512}
 FROZEN = {"lr": 1e-2, "weight_decay": 0.0, "dropout": 0.0, "epochs": 10.0}
 PENALTY = 0.03  # l2 of a head alone
 """Settings of fine-tuning (Devlin 2019), and those of a head alone."""
+EPOCHS, MIN_STEPS = 3, 200  # little data is read more often (Mosbach 2021)
 LOOK_AHEAD = 8  # batches whose texts are sorted by length
 HELD_OUT = 0.1  # share of the texts that are validated on without a file for it
 
@@ -332,8 +333,8 @@ class HeadKind(RunKind):
         if not values["valid"]:
             count -= len(held_out(count, values["holdout"], values["seed"]))
         each = max(1, -(-count // own.rows) // values["accumulate"])  # steps of an epoch
-        steps = max(1, round(each * own.epochs))
-        for name, value in (("steps", steps), ("eval_every", each), ("save_every", each)):
+        steps = max(EPOCHS * each, MIN_STEPS) if own.epochs is None else round(each * own.epochs)
+        for name, value in (("steps", max(1, steps)), ("eval_every", each), ("save_every", each)):
             if origins[name] == "default":
                 put(settings, name, value, "epochs")
         if origins["warm_up"] == "default" and values["minutes"] is None:

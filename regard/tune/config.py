@@ -40,8 +40,8 @@ class HeadTuning(Config):
     """Texts of more than --length tokens: cut at their end, or left out; counted either way."""
     rows: Count = 32
     """Texts of a batch."""
-    epochs: Amount = 3.0
-    """Times that the data is read, unless --steps says more."""
+    epochs: Amount | None = None
+    """Times that the data is read, unless --steps says so (3, or what makes 200 steps)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

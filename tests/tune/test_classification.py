@@ -470,11 +470,11 @@ def test_bad_tags_and_numbers_and_models(masker, writer, texts, tmp_path):
 
 def test_a_dry_run_writes_nothing(masker, texts, tmp_path):
     plan = regard.tune.classify(texts[0], model=masker, out=tmp_path / "run", dry_run=True)
-    assert plan.model["family"] == "BertForSequenceClassification" and plan.run["steps"] == 9
+    assert plan.model["family"] == "BertForSequenceClassification" and plan.run["steps"] == 200
     assert plan.data["train"] == "86 texts" and not (tmp_path / "run").exists()
     settings = regard.tune.classify(texts[0], model=masker, print_config=True)
     assert (settings.values["lr"], settings.values["rows"], settings.values["warm_up"]) == (
         5e-5,
         32,
-        1,
+        20,
     )
