@@ -29,7 +29,14 @@ def run(name: str, *arguments: str) -> tuple[int, str]:
 
 def test_no_example_is_left_out() -> None:
     there = {path.stem for path in (ROOT / "examples").glob("*.py")}
-    assert there == {*PROMISED, "toy_tasks", "induction", "approximation"}
+    assert there == {
+        *PROMISED,
+        "toy_tasks",
+        "induction",
+        "approximation",
+        "scaled_scores",
+        "warm_up",
+    }
 
 
 def test_the_figures_of_induction_are_written_without_matplotlib(tmp_path: Path) -> None:
@@ -55,6 +62,27 @@ def test_errors_fall_with_the_width(steps: int, least: float, tmp_path: Path) ->
     assert {len(row) for row in made["width"].values()} == {5}
     for name in ("sin 2πx", "|x|", "x³ - x/2"):
         assert made["width"][name][0] > least * made["width"][name][-1]
+
+
+def test_the_variance_of_a_score_is_the_width_and_scaling_keeps_the_slope() -> None:
+    code, out = run("scaled_scores")
+    rows = [
+        [float(cell.replace(",", "")) for cell in line.split()] for line in out.splitlines()[1:]
+    ]
+    assert code == 0 and len(rows) == 5
+    for dim, variance, scaled, _, _ in rows:
+        assert variance == pytest.approx(dim, rel=0.1) and scaled == pytest.approx(1, rel=0.1)
+    assert rows[-1][3] < rows[0][3] / 3  # a softmax that is sure has no slope
+    assert rows[-1][4] == pytest.approx(rows[0][4], rel=0.1)
+
+
+@pytest.mark.parametrize("steps", [2, pytest.param(160, marks=pytest.mark.slow)])
+def test_post_norm_needs_a_warm_up_from_the_weights_of_2017_only(steps: int) -> None:
+    code, out = run("warm_up", "--steps", str(steps))
+    losses = [float(line.split()[-1]) for line in out.splitlines()[1:]]
+    assert code == 0 and len(losses) == 6
+    if steps > 2:
+        assert losses.pop(0) > 1.7 and max(losses) < 0.5
 
 
 @pytest.mark.slow

@@ -47,8 +47,6 @@ CASES = [
     Case("list-word", "models masked", ignore=("folder",)),
     Case("list-unknown-word", "models gtp2"),
     Case("list-unknown-option", "models --colour"),
-    Case("demo-scale", "demo scale"),
-    Case("demo-unknown-name", "demo scales"),
     Case("demo-taken", "demo --out {tmp}"),
     Case("info-preset", "info gpt2"),
     Case("info-folder", "info {bert}"),

@@ -180,7 +180,7 @@ def test_a_trained_model_is_a_reward(inputs, prompts, tmp_path):
 
 def test_one_loop():
     """Networks are trained by `train/trainer.py` alone; others fit a matrix or take the time."""
-    small = {"history/bag_of_words.py", "history/rungs.py", "look/probing.py", "demonstrations.py"}
+    small = {"history/bag_of_words.py", "history/rungs.py", "look/probing.py"}
     small.add("model/timing.py")
     loops = set()
     for path in (ROOT / "regard").rglob("*.py"):
