@@ -328,8 +328,7 @@ class HeadKind(RunKind):
             if long:
                 done = "cut at their end" if own.long == "cut" else "left out"
                 say(f"{done}: {len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens")
-            dropped = set(long) if own.long == "drop" else set()
-            kept = [n for n in range(len(rows)) if n not in dropped]
+            kept = [n for n in range(len(rows)) if own.long == "cut" or n not in long]
             if not kept:
                 raise DataError("encoding texts", "all of them are too long", "some that fit")
             answers = [label_of(examples[n], task, rows[n], tokenizer) for n in kept]

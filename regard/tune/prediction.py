@@ -102,10 +102,10 @@ def run_rows(
 
 def encode_texts(
     tokenizer: Tokenizer, texts: Sequence[str], limit: int
-) -> tuple[list[list[int]], list[int]]:
+) -> tuple[list[list[int]], set[int]]:
     """(ids of each text, which were too long): those lose their end, but a control token there."""
     rows, control = tokenizer.encode_batch(list(texts)), set(tokenizer.specials.values())
-    cut = [n for n, row in enumerate(rows) if len(row) > limit]
+    cut = {n for n, row in enumerate(rows) if len(row) > limit}
     for n in cut:
         last = rows[n][-1:] if rows[n][-1] in control else []
         rows[n] = [*rows[n][: limit - len(last)], *last]
