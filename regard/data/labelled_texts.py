@@ -132,10 +132,8 @@ def read_tagged(
 
 def tagged(path: Path | str, sentence: ConllSentence, column: str | None) -> LabelledText:
     """A sentence with the tags of one of its columns."""
-    tags = sentence.columns[column] if column else []
-    return LabelledText(
-        f"line {sentence.line} of {path}", sentence.text()[0], tags, sentence.text()[1]
-    )
+    tags, (text, spans) = sentence.columns[column] if column else [], sentence.text()
+    return LabelledText(f"line {sentence.line} of {path}", text, tags, spans)
 
 
 def sort_classes(labels: Sequence[str]) -> list[str]:

@@ -267,18 +267,12 @@ def regress(
 
 
 def _score_labels(
-    kind: str,
-    model: ModelLike,
-    test: File,
-    *,
-    text: str | None = None,
-    label: str | None = None,
-    precision: Precision = "auto",
+    kind: str, model: ModelLike, test: File, precision: Precision = "auto", **columns: Any
 ) -> Any:
     from regard.loading import open_kit
     from regard.tune.prediction import score_file
 
-    scores = score_file(open_kit(model, precision), test, kind, text, label)
+    scores = score_file(open_kit(model, precision), test, kind, **columns)
     return replace(scores, model=_name(model), test=str(test))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from pathlib import Path
@@ -21,34 +21,36 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.labelled_texts import (
-    LabelledText,
-    read_labelled,
-    read_number,
-    read_tagged,
-    sort_classes,
-)
+from regard.data.labelled_texts import LabelledText, read_number, sort_classes
 from regard.data.order import Counts, shuffled
 from regard.data.text_files import find_files
 from regard.data.token_store import fingerprint
 from regard.data.windows import IGNORED, Examples, check_index
 from regard.errors import DataError, UsageError, did_you_mean
-from regard.evaluate.classification_scores import class_figures, count_confusion, set_figures
+from regard.evaluate.classification_scores import class_figures
 from regard.files import file_hash
 from regard.interop.families import bind
-from regard.interop.table import Binding, braces
+from regard.interop.table import Binding
 from regard.kit import Kit
 from regard.loading import load_kit
 from regard.look.text_limits import max_tokens_of
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig
 from regard.model.model import Model
+from regard.tokens.tokenizer import Tokenizer
 from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.objectives import Compiling, Loss, compiled_hidden, token_loss
 from regard.train.results import RunSettings
 from regard.train.settings import begin_with, find_data, make_config, put
 from regard.tune.config import HeadTuning
-from regard.tune.prediction import encode_texts, run_rows, word_columns
+from regard.tune.prediction import (
+    PROBLEMS,
+    Task,
+    encode_texts,
+    read_examples,
+    run_rows,
+    word_columns,
+)
 
 USUAL = {"lr": 5e-5, "beta2": 0.999, "weight_decay": 0.01, "dropout": 0.1, "floor": 0.0}
 USUAL |= {"length": 512}
@@ -73,12 +75,7 @@ class Rows:
     varying = True
 
     def __init__(
-        self,
-        ids: Sequence[Sequence[int]],
-        labels: Sequence[Any],
-        rows: int,
-        pad: int,
-        seed: int | None,
+        self, ids: list[list[int]], labels: list[Any], rows: int, pad: int, seed: int | None
     ) -> None:
         self.ids, self.labels, self.rows, self.pad, self.seed = ids, labels, rows, pad, seed
         self.lengths = np.array([len(row) for row in ids])
@@ -91,10 +88,7 @@ class Rows:
         n = len(self.ids)
         order = shuffled(np.arange(n), n, self.seed, epoch)
         stretch = n if self.seed is None else LOOK_AHEAD * self.rows
-        for at in range(0, n, stretch):
-            part = order[at : at + stretch]
-            order[at : at + stretch] = part[np.argsort(self.lengths[part], kind="stable")]
-        return order
+        return order[np.lexsort((self.lengths[order], np.arange(n) // stretch))]
 
     def count(self, epoch: int) -> int:
         """Batches of an epoch."""
@@ -107,33 +101,15 @@ class Rows:
         numbers = self.plan(epoch)[at * self.rows : (at + 1) * self.rows]
         ids, mask = pad_rows([self.ids[n] for n in numbers], self.pad)
         chosen = [self.labels[n] for n in numbers]
-        if isinstance(chosen[0], TokenLabels):
-            labels = pad_rows(chosen, IGNORED)[0]
-            count = int((labels != IGNORED).sum())
-        else:
-            labels, count = torch.tensor(chosen), len(chosen)
+        tags = isinstance(chosen[0], TokenLabels)
+        labels = pad_rows(chosen, IGNORED)[0] if tags else torch.tensor(chosen)
+        count = int((labels != IGNORED).sum()) if tags else len(chosen)
         extra = {} if self.features is None else {"features": self.features[numbers]}
         return Examples(ids, labels, count, mask=mask, extra=extra)
 
 
 class TokenLabels(list[int]):
     """A label for each token of a row, −100 where it is not the first of a word."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What the labels of a run are, and where the model begins."""
-
-    kit: Kit
-    names: list[str]
-    """Of classes or tags; of numbers one, their column."""
-    mean: float = 0.0
-    spread: float = 1.0
-    """Of the numbers: what is trained on is how far they are from the mean, in spreads."""
-    weights: Tensor | None = None
-    """(C,): of the classes in the loss."""
-    several: bool = False
-    """A text may have any number of them."""
 
 
 # Objectives ---------------------------------------------------------------------------------------
@@ -145,10 +121,7 @@ def row_loss(
     labels: Tensor,
     smoothing: float = 0.0,
     compiled: Compiling = "no",
-    fp8: bool = False,
-    past: Any = None,
-    r_drop: float = 0.0,
-    *,
+    *_: Any,
     extra: Mapping[str, Tensor] | None = None,
     weights: Tensor | None = None,
     l2: float = 0.0,
@@ -165,20 +138,17 @@ def row_loss(
         hidden = Model.hidden if compiled == "no" else compiled_hidden(compiled)
         scores = model.score(hidden(model, batch, None), batch.mask)
     scores, real = scores.float(), labels != IGNORED  # (B, C)
+    weights = None if weights is None else weights.to(scores)
     if labels.is_floating_point():
         total = plain = ((scores[:, 0] - labels).square() * real).sum()
     elif labels.dim() == 2:
-        each = real if weights is None else real * weights.to(scores)
-        target = labels.clamp(min=0).to(scores)
+        each, target = real if weights is None else real * weights, labels.clamp(min=0).to(scores)
         total = F.binary_cross_entropy_with_logits(scores, target, each, reduction="sum")
         total = plain = total / labels.shape[1]
         real = real[:, 0]
     else:
-        how: dict[str, Any] = {"reduction": "sum", "ignore_index": IGNORED}
-        total = plain = F.cross_entropy(scores, labels, **how)
-        if smoothing or weights is not None:
-            weight = None if weights is None else weights.to(scores)
-            total = F.cross_entropy(scores, labels, weight, label_smoothing=smoothing, **how)
+        loss = partial(F.cross_entropy, scores, labels, reduction="sum", ignore_index=IGNORED)
+        total, plain = loss(weight=weights, label_smoothing=smoothing), loss()
     if l2:
         assert model.head.out is not None
         total = total + real.sum() * l2 / 2 * model.head.out.weight.square().sum()
@@ -204,8 +174,7 @@ def choose_head(
         config, table = replace(config, decoder=None, target=None, shared=False), None
     for name, variant in table.variants.items() if table is not None else ():
         if name.endswith(task):
-            fixed = {path: value for k, value in variant.fixed.items() for path in braces(k)}
-            parts = {p.removeprefix("head."): v for p, v in fixed.items() if p.startswith("head.")}
+            parts = {path.removeprefix("head."): value for path, value in variant.fixed.items()}
             head, plain = HeadConfig(size=size, **parts), own.body == "none" or own.mlp
             fits = not plain or (head.transform is not None) == own.mlp
             if own.take in ("auto", head.take) and fits:
@@ -216,18 +185,16 @@ def choose_head(
     return replace(config, head=head), None
 
 
-def with_head(kit: Kit, own: HeadTuning, task: str, labels: Labels, seed: int) -> Kit:
+def with_head(kit: Kit, own: HeadTuning, architecture: str, task: Task, seed: int) -> Kit:
     """The model with a new head, its last blocks new too where that is asked for."""
-    config, binding = choose_head(kit, own, task, len(labels.names))
+    config, binding = choose_head(kit, own, architecture, len(task.names))
     depth, was = config.last.depth, kit.model.config.head
     if own.replace > depth:
         raise UsageError("replacing blocks", f"replace = {own.replace}", f"at most {depth}")
     stack = "encoder" if config.decoder is None else "decoder"
     new = tuple(f"{stack}.blocks.{n}." for n in range(depth - own.replace, depth))
-    if (was.take, was.transform, was.norm) == (config.head.take, config.head.transform, False):
-        new += ("head.out",)  # a body that came with its pooler
-    else:
-        new += ("head",)
+    pooled = (was.take, was.transform, was.norm) == (config.head.take, config.head.transform, False)
+    new += ("head.out" if pooled else "head",)  # a body may come with its pooler
     model, old = Model.fresh(config, seed), dict(kit.model.named_parameters())
     with torch.no_grad():
         for path, parameter in model.named_parameters():
@@ -240,9 +207,12 @@ def with_head(kit: Kit, own: HeadTuning, task: str, labels: Labels, seed: int) -
         specials = kit.text_tokenizer.specials
         if tuned.config.get("pad_token_id") is None:  # transformers finds the last token by it
             tuned.config["pad_token_id"] = specials.get("pad", specials.get("eos"))
-    numbers = {label: n for n, label in enumerate(labels.names)}
-    tuned.config["id2label"] = {str(n): label for label, n in numbers.items()}
-    tuned.config["label2id"] = numbers
+    tuned.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
+    tuned.config["label2id"] = {label: n for n, label in enumerate(task.names)}
+    if task.kind in PROBLEMS:
+        tuned.config["problem_type"] = PROBLEMS[task.kind]
+    if task.kind == "regress":  # what its scores are times and plus
+        tuned.config |= {"label_mean": task.mean, "label_std": task.spread}
     return tuned
 
 
@@ -279,28 +249,21 @@ def layer_rates(model: Model, share: float) -> dict[str, float]:
 
 
 class HeadKind(RunKind):
-    """Trains a new head on a model, and the model with it."""
+    """Trains a new head on a model, and the model with it: classify, tag or regress."""
 
-    room, unit, config = "tune", "texts", HeadTuning
-    beside = ("head.*",)
-    task = "ForSequenceClassification"
-    metrics: tuple[str, ...] = ("accuracy", "macro_f1")
+    room, config, beside = "tune", HeadTuning, ("head.*",)
 
-    def read(self, own: Any, path: Path) -> list[LabelledText]:
-        """The labelled texts, or sentences, of a file."""
-        return list(read_labelled(path, own.text, own.label))
+    def __init__(self, name: str) -> None:
+        self.name, tags = name, name == "tag"
+        self.unit = "words" if tags else "texts"
+        self.task = "ForTokenClassification" if tags else "ForSequenceClassification"
+        self.metrics = () if name == "regress" else ("accuracy", "macro_f1")
 
-    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
-        """What there is to tell apart, from the training examples."""
-        raise NotImplementedError
-
-    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> Any:
-        """The label of a text, whose ids are `row`, as the loss reads it."""
-        raise NotImplementedError
-
-    def facts(self, labels: Labels) -> dict[str, Any]:
-        """What config.json says of the labels, beside their names."""
-        return {}
+    def read(self, own: HeadTuning, files: Sequence[str]) -> list[LabelledText]:
+        """The labelled texts, or sentences, of files."""
+        kind = "several" if own.several else self.name
+        parts = (read_examples(path, kind, own.text, own.label) for path in find_files(files))
+        return [example for part in parts for example in part]
 
     # Settings -----------------------------------------------------------------------------------
 
@@ -318,18 +281,19 @@ class HeadKind(RunKind):
             raise UsageError(doing, "no model to begin with", "--model FOLDER")
         begin_with(settings)
         own: Any = make_config(settings, self.config)
-        known = ("loss", *self.metrics)
-        if self.name != "classify" and (own.several or own.weights):
-            raise UsageError(doing, "several or weights", "`tune classify` has them")
-        if self.name == "tag" and own.l2:
-            raise UsageError(doing, "l2", "`tune classify` and `tune regress` have it")
-        if values["metric"] not in known:
-            raise UsageError(doing, f"metric = {values['metric']}", " or ".join(known))
-        if values["lora"] and (own.body == "none" or own.replace or own.freeze):
-            raise UsageError(doing, "lora with body, freeze or replace", "one way to freeze")
-        if values["r_drop"]:
-            raise UsageError(doing, "r_drop", "0: only `train` reads a batch twice")
-        count = sum(len(self.read(own, path)) for path in find_files(values["files"]))
+        known, metric = ("loss", *self.metrics), values["metric"]
+        partly = own.body == "none" or own.replace or own.freeze
+        others = self.name != "classify" and (own.several or own.weights)
+        for wrong, problem, expected in (
+            (others, "several or weights", "`tune classify` has them"),
+            (self.name == "tag" and own.l2, "l2", "`tune classify` and `tune regress` have it"),
+            (metric not in known, f"metric = {metric}", " or ".join(known)),
+            (values["lora"] and partly, "lora with body, freeze or replace", "one way to freeze"),
+            (values["r_drop"], "r_drop", "0: only `train` reads a batch twice"),
+        ):
+            if wrong:
+                raise UsageError(doing, problem, expected)
+        count = len(self.read(own, values["files"]))
         if not values["valid"]:
             count -= len(held_out(count, values["holdout"], values["seed"]))
         each = max(1, -(-count // own.rows) // values["accumulate"])  # steps of an epoch
@@ -347,87 +311,68 @@ class HeadKind(RunKind):
         assert plan.data.init is not None
         progress("reading")
         kit = load_kit(plan.data.init, precision=None)
-        files = [find_files(names) for names in (plan.files, plan.data.valid)]
-        train, valid = ([e for path in part for e in self.read(plan.own, path)] for part in files)
+        tokenizer, own = kit.text_tokenizer, plan.own
+        train, valid = self.read(own, plan.files), self.read(own, plan.data.valid)
         if not plan.data.valid:
             held = set(held_out(len(train), plan.data.holdout, plan.seed).tolist())
             valid = [example for n, example in enumerate(train) if n in held]
             train = [example for n, example in enumerate(train) if n not in held]
             if valid:
                 say(f"held out for validation: {len(valid):,} texts, drawn at random")
-        labels = self.name_labels(plan, train, kit)
-        source = self.encode(plan, train, labels, plan.seed, say)
-        checked = self.encode(plan, valid, labels, None, say) if valid else None
+        task = find_task("several" if own.several else self.name, plan, train)
+        limit = max_tokens_of(kit, f"tuning {kit.path}", asked=plan.train.length)
+
+        def encode(examples: list[LabelledText], seed: int | None) -> Rows:
+            """Ids and labels; texts that are too long are cut or left out, counted."""
+            rows, long = encode_texts(tokenizer, [e.text for e in examples], limit)
+            if long:
+                done = "cut at their end" if own.long == "cut" else "left out"
+                say(f"{done}: {len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens")
+            kept = [n for n in range(len(rows)) if own.long == "cut" or n not in long]
+            if not kept:
+                raise DataError("encoding texts", "all of them are too long", "some that fit")
+            answers = [label_of(examples[n], task, rows[n], tokenizer) for n in kept]
+            pad = tokenizer.specials.get("pad", 0)
+            return Rows([rows[n] for n in kept], answers, own.rows, pad, seed)
+
+        source, checked = encode(train, plan.seed), encode(valid, None) if valid else None
         seen = {tuple(row) for row in source.ids}
         if leaks := sum(tuple(row) in seen for row in checked.ids) if checked else 0:
             say(f"warning: {leaks:,} of {len(valid):,} validation texts are trained on too")
-        many = f", {len(labels.names):,} labels" if len(labels.names) > 1 else ""
+        many = f", {len(task.names):,} labels" if len(task.names) > 1 else ""
         say(f"training on {len(train):,} texts{many}")
-        hashes = {str(path): file_hash(path) for part in files for path in part}
-        return RunData(
-            kit.text_tokenizer,
-            source,
-            checked,
-            {
-                "data": [digest[:12] for digest in hashes.values()],
-                "tokenizer": fingerprint(kit.text_tokenizer)[:12],
-                "labels": labels.names,
-            },
-            hashes,
-            {"train": f"{len(train):,} texts", "valid": f"{len(valid):,} texts" if valid else None},
-            labels,
-        )
-
-    def encode(
-        self,
-        plan: RunPlan,
-        examples: Sequence[LabelledText],
-        labels: Labels,
-        seed: int | None,
-        say: Say,
-    ) -> Rows:
-        """Texts as ids with their labels; those that are too long are cut or left out, counted."""
-        kit, own = labels.kit, plan.own
-        limit = max_tokens_of(kit, f"tuning {kit.path}", asked=plan.train.length)
-        rows, long = encode_texts(kit.text_tokenizer, [e.text for e in examples], limit)
-        if long:
-            done = "cut at their end" if own.long == "cut" else "left out"
-            say(f"{done}: {len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens")
-        dropped = set(long) if own.long == "drop" else set()
-        kept = [n for n in range(len(rows)) if n not in dropped]
-        if not kept:
-            raise DataError("encoding texts", "all of them are too long", "some that fit")
-        answers = [self.answer(examples[n], labels, rows[n]) for n in kept]
-        pad = kit.text_tokenizer.specials.get("pad", 0)
-        return Rows([rows[n] for n in kept], answers, own.rows, pad, seed)
+        files = [*find_files(plan.files), *find_files(plan.data.valid)]
+        hashes = {str(path): file_hash(path) for path in files}
+        tags = [digest[:12] for digest in hashes.values()]
+        known = {"data": tags, "tokenizer": fingerprint(tokenizer)[:12], "labels": task.names}
+        sizes = [f"{len(part):,} texts" if part else None for part in (train, valid)]
+        amounts = dict(zip(("train", "valid"), sizes, strict=True))
+        return RunData(tokenizer, source, checked, known, hashes, amounts, (kit, task))
 
     # Model --------------------------------------------------------------------------------------
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """Of the model with its new head."""
-        labels: Labels = data.held
-        config, binding = choose_head(labels.kit, plan.own, self.task, len(labels.names))
+        kit, task = data.held
+        config, binding = choose_head(kit, plan.own, self.task, len(task.names))
         return config, None if binding is None else binding.architecture
 
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """The model with its new head, frozen where that is asked for."""
-        labels: Labels = data.held
         say(f"beginning with the weights of {plan.data.init}")
-        kit = with_head(labels.kit, plan.own, self.task, labels, plan.seed)
-        kit.config |= self.facts(labels)
+        base, task = data.held
+        kit = with_head(base, plan.own, self.task, task, plan.seed)
         freeze(kit.model, plan.own)
         if plan.own.body == "none" and kit.model.config.head.take != "all":
-            model, pool = kit.model.to(plan.device), kit.model.head.pool
+            model = kit.model.to(plan.device)
+
+            def pooled(batch: Batch) -> Tensor:
+                return model.head.pool(model.hidden(batch), batch.mask)
+
             for source in (data.train, data.valid):
                 if isinstance(source, Rows):  # the body is frozen: it reads all texts once
-                    source.features = torch.stack(
-                        run_rows(
-                            model,
-                            source.ids,
-                            data.tokenizer,
-                            lambda batch: pool(model.hidden(batch), batch.mask),
-                        )
-                    )
+                    vectors = run_rows(model, source.ids, data.tokenizer, pooled)
+                    source.features = torch.stack(vectors)
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
@@ -435,8 +380,8 @@ class HeadKind(RunKind):
         rates = layer_rates(kit.model, plan.own.layer_rate) if plan.own.layer_rate != 1 else {}
         scored = data.valid is not None and self.metrics
         score = {"score": partial(self.figures, data)} if scored else {}
-        loss = partial(row_loss, weights=data.held.weights, l2=plan.own.l2)
-        return {"rates": rates, "loss": loss, **score}
+        loss = partial(row_loss, weights=data.held[1].weights, l2=plan.own.l2)
+        return {"rates": rates, "loss": token_loss if self.name == "tag" else loss, **score}
 
     def figures(self, data: RunData, model: Model) -> dict[str, float]:
         """Accuracy and macro F1 on the validation texts."""
@@ -447,20 +392,16 @@ class HeadKind(RunKind):
         else:
             with torch.no_grad():
                 scores = list(model.head(source.features[:, None].to(model.device)).cpu())
-        figures = judge(scores, source.labels)
+        flat = torch.cat([row.view(-1, row.shape[-1]) for row in scores])  # (N, C)
+        several, said = data.held[1].kind == "several", flat > 0
+        gold = (
+            torch.tensor(source.labels) if several else torch.from_numpy(np.hstack(source.labels))
+        )
+        if not several:
+            real, classes = gold != IGNORED, flat.shape[-1]
+            gold, said = F.one_hot(gold[real], classes), F.one_hot(flat.argmax(-1)[real], classes)
+        figures = class_figures(gold.bool(), said.bool(), several)
         return {name: figures[name] for name in self.metrics}
-
-
-def judge(scores: Sequence[Tensor], labels: Sequence[Any]) -> dict[str, float]:
-    """Accuracy and macro F1 of scores (C,) of rows, or (T, C) of the tokens of each."""
-    if isinstance(labels[0], list) and not isinstance(labels[0], TokenLabels):  # 0 and 1 of each
-        gold, said = torch.tensor(labels).bool(), torch.stack(list(scores)) > 0
-        return set_figures(gold, said)
-    gold = torch.tensor([n for row in labels for n in (row if isinstance(row, list) else [row])])
-    said = torch.cat([row.view(-1, row.shape[-1]).argmax(-1) for row in scores])
-    return class_figures(
-        count_confusion(gold[gold != IGNORED], said[gold != IGNORED], scores[0].shape[-1])
-    )
 
 
 def held_out(count: int, share: float | None, seed: int) -> Counts:
@@ -469,46 +410,47 @@ def held_out(count: int, share: float | None, seed: int) -> Counts:
     return shuffled(np.arange(most), count, seed, 0, stream=9)
 
 
-class Classify(HeadKind):
-    """Classes of texts."""
-
-    name = "classify"
-
-    def read(self, own: HeadTuning, path: Path) -> list[LabelledText]:
-        """Texts with one label, or any number of them."""
-        return list(read_labelled(path, own.text, own.label, several=own.several))
-
-    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
-        """Its classes; there must be two or more."""
-        own: HeadTuning = plan.own
-        counts = Counter(label for example in examples for label in example.labels)
-        names = sort_classes(list(counts))
-        check_classes(plan, names, least=1 if own.several else 2)
-        weights = read_weights(own.weights, counts, names) if own.weights else None
-        return Labels(kit, names, weights=weights, several=own.several)
-
-    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> Any:
-        """The number of the class, or 0 and 1 for each of them."""
-        unknown = [label for label in example.labels if label not in labels.names]
-        if unknown:
-            known = f"one of the training labels: {', '.join(labels.names[:20])}"
-            raise DataError(f"reading {example.place}", f"the label {unknown[0]!r}", known)
-        numbers = [labels.names.index(label) for label in example.labels]
-        return (
-            [int(n in numbers) for n in range(len(labels.names))] if labels.several else numbers[0]
-        )
-
-    def facts(self, labels: Labels) -> dict[str, Any]:
-        """As transformers calls it."""
-        one = "single_label_classification"
-        return {"problem_type": "multi_label_classification" if labels.several else one}
-
-
-def check_classes(plan: RunPlan, names: Sequence[str], least: int = 2) -> None:
-    """Refuse data with nothing to tell apart."""
+def find_task(kind: str, plan: RunPlan, examples: Sequence[LabelledText]) -> Task:
+    """What there is to tell apart in the training examples: classes, or numbers that differ."""
+    doing, own = f"reading {', '.join(plan.files)}", plan.own
+    if kind == "regress":
+        values = np.array([read_number(example) for example in examples])
+        if not len(values) or values.std() == 0:
+            problem = "one value only" if len(values) else "no texts"
+            raise DataError(doing, problem, "numbers that differ")
+        return Task(kind, [own.label or "label"], float(values.mean()), float(values.std()))
+    counts = Counter(label for example in examples for label in example.labels)
+    names, least = sort_classes(list(counts)), 1 if kind == "several" else 2
     if len(names) < least:
         only = f"one class only, {names[0]!r}" if names else "no labels"
-        raise DataError(f"reading {', '.join(plan.files)}", only, f"{least} classes or more")
+        raise DataError(doing, only, f"{least} classes or more")
+    weights = read_weights(own.weights, counts, names) if own.weights else None
+    return Task(kind, names, weights=weights)
+
+
+def label_of(example: LabelledText, task: Task, row: list[int], tokenizer: Tokenizer) -> Any:
+    """The label of a text, whose ids are `row`, as the loss reads it.
+
+    A class is its number; of several each is 0 or 1. Tags stand at the first tokens of words; one
+    that training has not, at none. Numbers are standardised.
+    """
+    if task.kind == "regress":
+        return (read_number(example) - task.mean) / task.spread
+    numbers = {name: n for n, name in enumerate(task.names)}
+    if task.kind == "tag":
+        tags = TokenLabels([IGNORED] * len(row))
+        columns = word_columns(tokenizer, example, row)
+        for column, label in zip(columns, example.labels, strict=True):
+            if column >= 0:
+                tags[column] = numbers.get(label, IGNORED)
+        return tags
+    unknown = [label for label in example.labels if label not in numbers]
+    if unknown:
+        known = f"one of the training labels: {', '.join(task.names[:20])}"
+        raise DataError(f"reading {example.place}", f"the label {unknown[0]!r}", known)
+    if task.kind == "several":
+        return [int(name in example.labels) for name in task.names]
+    return numbers[example.labels[0]]
 
 
 def read_weights(words: Sequence[str], counts: Counter[str], names: Sequence[str]) -> Tensor:
@@ -527,60 +469,5 @@ def read_weights(words: Sequence[str], counts: Counter[str], names: Sequence[str
     return weights
 
 
-class Tag(HeadKind):
-    """Tags of words: the first token of each carries it."""
-
-    name, unit = "tag", "words"
-    task = "ForTokenClassification"
-
-    def read(self, own: HeadTuning, path: Path) -> list[LabelledText]:
-        """Sentences."""
-        return list(read_tagged(path, own.label))
-
-    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
-        """Its tags."""
-        names = sort_classes([label for example in examples for label in example.labels])
-        check_classes(plan, names)
-        return Labels(kit, names)
-
-    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> TokenLabels:
-        """Tags at the first tokens of words; one that training has not, at none."""
-        numbers = {name: n for n, name in enumerate(labels.names)}
-        tags = TokenLabels([IGNORED] * len(row))
-        columns = word_columns(labels.kit.text_tokenizer, example, row)
-        for column, label in zip(columns, example.labels, strict=True):
-            if column >= 0:
-                tags[column] = numbers.get(label, IGNORED)
-        return tags
-
-    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
-        """The loss of tokens."""
-        return super().job(plan, data, kit) | {"loss": token_loss}
-
-
-class Regress(HeadKind):
-    """Numbers of texts: squared error of how far they are from the mean, in spreads."""
-
-    name = "regress"
-    metrics = ()
-
-    def name_labels(self, plan: RunPlan, examples: Sequence[LabelledText], kit: Kit) -> Labels:
-        """Mean and spread of the training numbers."""
-        values = np.array([read_number(example) for example in examples])
-        if not len(values) or values.std() == 0:
-            problem = "one value only" if len(values) else "no texts"
-            raise DataError(f"reading {', '.join(plan.files)}", problem, "numbers that differ")
-        return Labels(kit, [plan.own.label or "label"], float(values.mean()), float(values.std()))
-
-    def answer(self, example: LabelledText, labels: Labels, row: list[int]) -> float:
-        """The number, standardised."""
-        return (read_number(example) - labels.mean) / labels.spread
-
-    def facts(self, labels: Labels) -> dict[str, Any]:
-        """What its scores are times and plus."""
-        scale = {"label_mean": labels.mean, "label_std": labels.spread}
-        return {"problem_type": "regression", **scale}
-
-
-KINDS: dict[str, HeadKind] = {kind.name: kind for kind in (Classify(), Tag(), Regress())}
+KINDS: dict[str, HeadKind] = {name: HeadKind(name) for name in ("classify", "tag", "regress")}
 """The kinds by the words of their commands."""

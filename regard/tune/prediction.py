@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ from regard.data.labelled_texts import (
     sort_classes,
 )
 from regard.errors import DataError, UsageError
-from regard.evaluate.classification_scores import score_classes, score_numbers, score_sets
+from regard.evaluate.classification_scores import score_classes, score_numbers
 from regard.evaluate.results import ClassScores, NumberScores
 from regard.kit import Kit
 from regard.loading import wrong_network
@@ -36,15 +36,26 @@ GROUP = 1024  # texts that are read before the first is answered
 NO_TAG = "_"
 
 
+PROBLEMS = {
+    "classify": "single_label_classification",
+    "several": "multi_label_classification",
+    "regress": "regression",
+}
+"""What transformers calls the kinds of tasks."""
+
+
 class Task(NamedTuple):
     """What an output head says."""
 
-    kind: Literal["classify", "several", "tag", "regress"]
+    kind: str
+    """classify, several labels a text, tag or regress."""
     names: list[str]
-    """Of its classes or tags."""
+    """Of its classes or tags; of numbers one, their column."""
     mean: float = 0.0
     spread: float = 1.0
     """Of the numbers that it was trained on; its own are how far from the mean, in spreads."""
+    weights: Tensor | None = None
+    """(C,): of the classes in the loss."""
 
 
 def read_task(kit: Kit, doing: str) -> Task:
@@ -56,10 +67,19 @@ def read_task(kit: Kit, doing: str) -> Task:
     names = [str(labels.get(str(n), f"LABEL_{n}")) for n in range(head.size)]
     if head.take == "all":
         return Task("tag", names)
-    kind = config.get("problem_type")
-    if kind == "regression" or head.size == 1:
+    problem = config.get("problem_type")
+    if problem == PROBLEMS["regress"] or head.size == 1:
         return Task("regress", names, config.get("label_mean", 0.0), config.get("label_std", 1.0))
-    return Task("several" if kind == "multi_label_classification" else "classify", names)
+    return Task("several" if problem == PROBLEMS["several"] else "classify", names)
+
+
+def read_examples(
+    path: Path | str, kind: str, text: str | None, label: str | None = None, labelled: bool = True
+) -> Iterator[LabelledText]:
+    """The texts, or sentences, of a file for a kind of task."""
+    if kind == "tag":
+        return read_tagged(path, label, labelled=labelled)
+    return read_labelled(path, text, label, several=kind == "several", labelled=labelled)
 
 
 @torch.no_grad()
@@ -82,10 +102,10 @@ def run_rows(
 
 def encode_texts(
     tokenizer: Tokenizer, texts: Sequence[str], limit: int
-) -> tuple[list[list[int]], list[int]]:
+) -> tuple[list[list[int]], set[int]]:
     """(ids of each text, which were too long): those lose their end, but a control token there."""
     rows, control = tokenizer.encode_batch(list(texts)), set(tokenizer.specials.values())
-    cut = [n for n, row in enumerate(rows) if len(row) > limit]
+    cut = {n for n, row in enumerate(rows) if len(row) > limit}
     for n in cut:
         last = rows[n][-1:] if rows[n][-1] in control else []
         rows[n] = [*rows[n][: limit - len(last)], *last]
@@ -119,72 +139,64 @@ def predict_rows(
         return [score.sigmoid() for score in scores]
     chances = [score.softmax(-1) for score in scores]
     if task.kind == "tag":
-        places = [
-            torch.tensor(word_columns(tokenizer, *p)) for p in zip(examples, rows, strict=True)
-        ]
-        chances = [c[at] * (at >= 0)[:, None] for c, at in zip(chances, places, strict=True)]
+        for n, (example, row) in enumerate(zip(examples, rows, strict=True)):
+            places = torch.tensor(word_columns(tokenizer, example, row))
+            chances[n] = chances[n][places] * (places >= 0)[:, None]
     return chances
 
 
 def score_file(
-    kit: Kit, path: Path | str, wanted: str, text: str | None, label: str | None
+    kit: Kit, path: Path | str, wanted: str, text: str | None = None, label: str | None = None
 ) -> ClassScores | NumberScores:
     """How right a model is on a file; on a class that it never saw it is always wrong."""
-    doing, seed = f"evaluating on {path}", current().seed
+    doing = f"evaluating on {path}"
     task = read_task(kit, doing)
-    kind, several = "classify" if task.kind == "several" else task.kind, task.kind == "several"
+    kind = "classify" if task.kind == "several" else task.kind
     if kind != wanted:
         expected = f"one for `tune {wanted}`, or `evaluate {kind}`"
         raise UsageError(f"{doing} with {kit.path}", f"a model for `tune {kind}`", expected)
-    tags = kind == "tag"
-    reading = (
-        read_tagged(path, label) if tags else read_labelled(path, text, label, several=several)
-    )
-    if not (examples := list(reading)):
+    examples = list(read_examples(path, task.kind, text, label))
+    if not examples:
         raise DataError(doing, "no texts", "one or more")
     answers = predict_rows(kit, task, examples, doing)
     if kind == "regress":
         return score_numbers([read_number(e) for e in examples], torch.cat(answers).tolist())
-    labels = [label for example in examples for label in example.labels]
-    names = task.names + sort_classes([label for label in labels if label not in task.names])
+    labels = [(n, label) for n, example in enumerate(examples) for label in example.labels]
+    new = {label for _, label in labels if label not in task.names}
+    names = task.names + sort_classes(list(new))
     numbers = {name: n for n, name in enumerate(names)}
     chances = torch.cat([answer.view(-1, len(task.names)) for answer in answers])
-    chances = F.pad(chances, (0, len(names) - len(task.names)))
-    if several:
-        gold = torch.zeros_like(chances, dtype=torch.bool)
-        for n, example in enumerate(examples):
-            gold[n, [numbers[label] for label in example.labels]] = True
-        return score_sets(gold, chances, names, seed)
-    if without := int((chances == 0).all(1).sum()):
+    chances = F.pad(chances, (0, len(new)))
+    texts, gold = torch.tensor([(n, numbers[label]) for n, label in labels]).view(-1, 2).unbind(1)
+    if task.kind == "several":
+        sets = torch.zeros_like(chances, dtype=torch.bool)
+        sets[texts.long(), gold.long()] = True
+        texts, gold = torch.arange(len(sets)), sets
+    elif without := int((chances == 0).all(1).sum()):
         note(f"{without:,} words have no token of their own: their tag is {NO_TAG}, and wrong")
         names, chances = [*names, NO_TAG], torch.cat([chances, (chances == 0).all(1, True)], 1)
-    gold = torch.tensor([numbers[label] for label in labels])
-    texts = torch.tensor([n for n, example in enumerate(examples) for _ in example.labels])
-    return score_classes(gold, chances, names, texts, seed)
+    return score_classes(gold, chances, names, texts, current().seed)
 
 
 def predict_file(kit: Kit, path: Path | str, text: str | None) -> Iterator[Prediction]:
     """What the model says of each text, or of the words of each sentence, of a file."""
     doing = f"predicting labels of {path}"
     task = read_task(kit, doing)
-    tags = task.kind == "tag"
-    reading = (
-        read_tagged(path, labelled=False) if tags else read_labelled(path, text, labelled=False)
-    )
-    for group in group_texts(reading, GROUP):
+    for group in group_texts(read_examples(path, task.kind, text, labelled=False), GROUP):
         answers = predict_rows(kit, task, group, doing)
         for example, chances in zip(group, answers, strict=True):
             if task.kind == "regress":
                 yield Prediction(example.text, float(chances))
-                continue
-            if task.kind == "several":
-                chosen = (chances > 0.5).nonzero()[:, 0]
-                sure = chances[chosen]
+            elif task.kind == "several":
+                chosen = (chances > 0.5).nonzero()[:, 0].tolist()
+                said = [task.names[n] for n in chosen]
+                yield Prediction(example.text, said, chances[chosen].tolist())
+            elif task.kind == "classify":
+                best = int(chances.argmax())
+                yield Prediction(example.text, task.names[best], float(chances[best]))
             else:
-                sure, chosen = chances.max(-1)
-            words = [example.text[start:end] for start, end in example.spans] if tags else None
-            label = [task.names[n] for n in chosen.view(-1).tolist()]
-            if tags:
-                label = [tag if p else NO_TAG for tag, p in zip(label, sure, strict=True)]
-            one = task.kind == "classify"
-            yield Prediction(example.text, label[0] if one else label, sure.tolist(), words)
+                sure, tags = chances.max(-1)
+                pairs = zip(tags.tolist(), sure.tolist(), strict=True)
+                said = [task.names[n] if p else NO_TAG for n, p in pairs]
+                words = [example.text[start:end] for start, end in example.spans]
+                yield Prediction(example.text, said, sure.tolist(), words)

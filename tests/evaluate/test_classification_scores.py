@@ -11,7 +11,6 @@ from regard.evaluate.classification_scores import (
     calibration_error,
     score_classes,
     score_numbers,
-    score_sets,
 )
 
 NAMES = ["a", "b", "c", "d"]
@@ -49,7 +48,7 @@ def test_one_class_a_text():
 def test_several_labels_a_text():
     gold = torch.tensor([[1, 0], [1, 1], [0, 0], [0, 1]]).bool()
     chances = torch.tensor([[0.9, 0.2], [0.8, 0.4], [0.1, 0.1], [0.7, 0.6]])
-    scores = score_sets(gold, chances, ["x", "y"], 0)
+    scores = score_classes(gold, chances, ["x", "y"], torch.arange(4), 0)
     assert (scores.accuracy, scores.confusion) == (0.5, None)
     assert scores.micro_f1 == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))
     assert scores.macro_f1 == pytest.approx((4 / 5 + 2 / 3) / 2)

@@ -382,7 +382,7 @@ def test_losses_are_torchs():
 
     def loss(labels, *how, **more):
         sums = row_loss(model, Batch(x), labels, *how, extra={"features": x}, **more)
-        return [float(value.detach()) for value in sums]
+        return [float(value.detach()) for value in sums[:3]]
 
     classes = torch.tensor([0, 3, 1, -100, 2, 2])
     whole = torch.nn.CrossEntropyLoss(weights, reduction="sum", label_smoothing=0.1)
