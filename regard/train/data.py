@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.data.windows import Source
 from regard.model.config import ModelConfig
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-class RunKind:
+class RunKind(Protocol):
     """A kind of run: how it reads its data, makes its model, and what it minimises and measures.
 
     `train_files` (runs.py) does the rest for all of them: settings with their origins, the folder,
@@ -46,19 +46,15 @@ class RunKind:
 
     def decide(self, settings: RunSettings) -> None:
         """Decide what was left open, in place, and check all of it together, before any work."""
-        raise NotImplementedError
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Read the data into `folder`; what is there already is used again."""
-        raise NotImplementedError
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """(shape of the model, architecture that it is saved as), for a dry run."""
-        raise NotImplementedError
 
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """The model to be trained, with `requires_grad` False where it is frozen, on the CPU."""
-        raise NotImplementedError
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
         """Further fields of the TrainJob, such as `loss` and `score`."""

@@ -47,6 +47,7 @@ from regard.train.frozen_encoder import borrow_encoder, fill_encoder, source_tok
 from regard.train.results import RunSettings
 from regard.train.settings import decide_text, find_model, make_config, usual_values
 
+Tell = tuple[Say, Say]
 SAMPLES, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
 JUDGED, JUDGED_ROWS = 500, 50  # validation pairs that BLEU is of, and that are translated at once
 
@@ -65,6 +66,8 @@ class TextKind(RunKind):
     """What a new tokenizer puts around a text."""
     needs: tuple[str, ...] = ()
     """Control tokens that any tokenizer must have."""
+    rows: str = "lines"
+    """What its stores hold."""
 
     def __init__(self, **fixed: Any) -> None:
         self.fixed = fixed
@@ -80,12 +83,7 @@ class TextKind(RunKind):
     # What each of them does in its own way ------------------------------------------------------
 
     def store(
-        self,
-        plan: RunPlan,
-        tokenizer: Tokenizer,
-        path: Path,
-        files: Sequence[str],
-        tell: tuple[Say, Say],
+        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
     ) -> Store:
         """The ids of the files, each line by itself between control tokens."""
         return text_store(path, files, tokenizer, "line", None, True, *tell)
@@ -102,22 +100,20 @@ class TextKind(RunKind):
 
     def leaks(self, plan: RunPlan) -> tuple[str, Overlap]:
         """(what was compared, which of it stands in validation and training files)."""
-        files, held = plan.files, plan.data.valid
-        seen = overlap(read_lines(files), read_lines(held), WORDS)
+        seen = overlap(read_lines(plan.files), read_lines(plan.data.valid), WORDS)
         return f"lines of {WORDS} words or more", seen
 
     def amount(self, store: Store) -> str:
         """How much a store holds, in words."""
-        return f"{len(store):,} lines"
+        return f"{len(store):,} {self.rows}"
 
     # Data ---------------------------------------------------------------------------------------
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Tokenizer, stores and sources."""
         tokenizer = self.find_tokenizer(plan, folder, say, progress)
-        place, valid_files = folder / "data", plan.data.valid
+        place, tell, valid_files = folder / "data", (say, progress), plan.data.valid
         checked = (place / "valid.store").exists()
-        tell = say, progress
         whole = train = self.store(plan, tokenizer, place / "train.store", plan.files, tell)
         valid: Store | None = None
         if valid_files:
@@ -140,10 +136,7 @@ class TextKind(RunKind):
             None if valid is None else self.source(plan, valid, tokenizer, False, say),
             {"data": tags, "tokenizer": fingerprint(tokenizer)[:12]},
             hashes,
-            {
-                "train": self.amount(train),
-                "valid": None if valid is None else self.amount(valid),
-            },
+            {"train": self.amount(train), "valid": None if valid is None else self.amount(valid)},
             train if valid is None else valid,
         )
 
@@ -216,14 +209,15 @@ class TextKind(RunKind):
         """The model of a folder, to be trained further; lists of its training words stay behind."""
         doing = f"beginning `{self.room} {self.name}` with {path}"
         kit = load_kit(path, precision=None)
-        config = kit.model.config
-        kind = kind_of(config)
+        config, kind = kit.model.config, kind_of(kit.model.config)
         if kind != (self.form or self.name):
             problem = "a model without scores for each token" if kind is None else WORD[kind].model
             if isinstance(config, RecurrentConfig):
                 problem = "a recurrent model"
             raise DataError(doing, problem, self.model)
-        check_room(kit, length, doing)
+        if kit.room is not None and length > kit.room:
+            expected, fix = f"at most {kit.room}, its table of positions", f"--length {kit.room}"
+            raise DataError(doing, f"length = {length}", expected, fix)
         old = (SHORTLIST_FILE, WORDS_FILE, WRITTEN_FILE)
         return replace(kit, files={k: v for k, v in kit.files.items() if k not in old})
 
@@ -253,12 +247,7 @@ class LM(TextKind):
     roles, wrap = ("pad", "eos"), "none"
 
     def store(
-        self,
-        plan: RunPlan,
-        tokenizer: Tokenizer,
-        path: Path,
-        files: Sequence[str],
-        tell: tuple[Say, Say],
+        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
     ) -> Store:
         """The ids of the files; each document ends with a token where there are several."""
         lines = plan.data.split != "file"
@@ -313,7 +302,7 @@ class Seq2Seq(TextKind):
 
     name = "seq2seq"
     model = "an encoder-decoder"
-    roles, wrap, needs = ("pad", "eos"), "eos", ("eos",)
+    roles, wrap, needs, rows = ("pad", "eos"), "eos", ("eos",), "pairs"
 
     def decide(self, settings: RunSettings) -> None:
         """A borrowed encoder must be there, and have positions for the sources."""
@@ -324,12 +313,7 @@ class Seq2Seq(TextKind):
             count_tokens(borrow_encoder(own.build(8, length)[0], path).front, length)
 
     def store(
-        self,
-        plan: RunPlan,
-        tokenizer: Tokenizer,
-        path: Path,
-        files: Sequence[str],
-        tell: tuple[Say, Say],
+        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
     ) -> Store:
         """The ids of sentence pairs."""
         return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
@@ -338,11 +322,9 @@ class Seq2Seq(TextKind):
         self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
     ) -> Source:
         """Pairs of like length together."""
-        config, specials = plan.train, tokenizer.specials
-        start, end = specials.get("pad", specials["eos"]), specials["eos"]
-        even, seed = train and config.compile, plan.seed if train else None
-        budget = config.batch_tokens
-        buckets = Buckets(store, budget, start, end, seed, limit=config.length, even=even)
+        config, end, seed = plan.train, tokenizer.specials["eos"], plan.seed if train else None
+        rows = store, config.batch_tokens, tokenizer.specials.get("pad", end), end, seed
+        buckets = Buckets(*rows, limit=config.length, even=train and config.compile)
         if buckets.left_out:
             say(f"left out: {buckets.left_out:,} pairs with a side over {config.length} tokens")
         return buckets
@@ -355,10 +337,6 @@ class Seq2Seq(TextKind):
     def leaks(self, plan: RunPlan) -> tuple[str, Overlap]:
         """Whole pairs."""
         return "pairs", pair_overlap(all_pairs(plan.files), all_pairs(plan.data.valid))["pair"]
-
-    def amount(self, store: Store) -> str:
-        """Pairs."""
-        return f"{len(store):,} pairs"
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """With a borrowed encoder it is regard's own."""
@@ -393,17 +371,9 @@ def kind_of(config: ModelConfig) -> str | None:
     """Which kind of training a Transformer is made for."""
     if config.head.size is None or config.head.take != "all":
         return None
-    if config.target is not None:
-        return "seq2seq" if config.encoder is not None and config.decoder is not None else None
-    stacks = config.encoder is not None, config.decoder is not None
-    return {(False, True): "lm", (True, False): "mlm"}.get(stacks)
-
-
-def check_room(kit: Kit, length: int, doing: str) -> None:
-    """Refuse more tokens than a model has positions for."""
-    if kit.room is not None and length > kit.room:
-        problem, fix = f"length = {length}", f"--length {kit.room}"
-        raise DataError(doing, problem, f"at most {kit.room}, its table of positions", fix)
+    parts = config.encoder is not None, config.decoder is not None, config.target is not None
+    kinds = {(False, True, False): "lm", (True, False, False): "mlm", (True, True, True): "seq2seq"}
+    return kinds.get(parts)
 
 
 def make_bleu(kit: Kit, data: RunData) -> Callable[[Model], dict[str, float]]:
@@ -420,8 +390,8 @@ def make_bleu(kit: Kit, data: RunData) -> Callable[[Model], dict[str, float]]:
         for at in range(0, len(sources), JUDGED_ROWS):
             batch = now.batch(sources[at : at + JUDGED_ROWS])
             answers = search_kit(now, batch, 2 * batch.inputs.shape[1] + 10)
-            texts = (continue_text(now, batch, n, row[0].tokens) for n, row in enumerate(answers))
-            translations += texts
+            for number, found in enumerate(answers):
+                translations.append(continue_text(now, batch, number, found[0].tokens))
         return {"bleu": bleu_chrf(translations, references).bleu}
 
     return score

@@ -24,7 +24,7 @@ from regard.ambient import choose_device, current, note, progress
 from regard.ambient import settings as ambient
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import ResourceError, UsageError
-from regard.files import FULL, LOCK, file_hash, hold, is_taken
+from regard.files import FULL, LOCK, file_hash, hold, is_taken, write_whole
 from regard.heap import free_memory
 from regard.kit import Kit
 from regard.loading import load_kit
@@ -35,14 +35,7 @@ from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind
 from regard.receipt import NAME, make_receipt, write_receipt
 from regard.result import human_count
-from regard.train.checkpoint import (
-    average_checkpoints,
-    fault_of,
-    last_checkpoints,
-    read_checkpoint,
-    step_of,
-    weight_hash,
-)
+from regard.train import checkpoint
 from regard.train.config import FREE, Config, DataConfig, LoRA, TrainConfig
 from regard.train.cross_entropy import chunk_rows
 from regard.train.data import RunData, RunKind, RunPlan
@@ -50,19 +43,12 @@ from regard.train.distributed import World, joined
 from regard.train.monitor import Monitor
 from regard.train.optim import group_parameters
 from regard.train.results import DryRun, Run, RunSettings, read_metrics
-from regard.train.settings import (
-    CONFIG,
-    known_settings,
-    make_config,
-    read_toml,
-    read_value,
-    resolve_run,
-    write_toml,
-)
+from regard.train.settings import CONFIG, make_config, read_before, resolve_run, write_toml
 from regard.train.trainer import Interrupted, Trainer, TrainJob, check_same, with_dropout
 from regard.tune.adapter_folder import identify_base
 from regard.tune.lora import attach, train_beside
 
+OPENING = "opening the run's folder"
 FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
 
@@ -192,17 +178,15 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         monitor.begin(state.step)
         try:
             for model in trainer.validations():
-                if world.leads:
-                    lines = plan.kind.samples(plan, data, kit, model)
+                if world.leads and (lines := plan.kind.samples(plan, data, kit, model)):
                     write_samples(plan.folder, trainer.state.step, lines, monitor)
         except Interrupted:
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
-            monitor.say(
-                f"stopped at step {trainer.state.step}; resume={str(plan.folder)!r} goes on"
-            )
-            path = trainer.checkpoints / f"step-{trainer.state.step:06d}"
-            return make_result(plan, trainer, path, f"step {trainer.state.step}, stopped")
+            step = trainer.state.step
+            monitor.say(f"stopped at step {step}; resume={str(plan.folder)!r} goes on")
+            path = trainer.checkpoints / f"step-{step:06d}"
+            return make_result(plan, trainer, path, f"step {step}, stopped")
     return finish(plan, data, kit, trainer, monitor.say) if world.leads else None
 
 
@@ -213,18 +197,13 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     """See that a run's folder is new, or one to go on with; the settings it had before."""
     folder = plan.folder
     if folder.exists() and not folder.is_dir():
-        raise UsageError("opening the run's folder", f"{folder} is a file", "a folder")
+        raise UsageError(OPENING, f"{folder} is a file", "a folder")
     there = folder.is_dir() and any(folder.iterdir())
     if there and not resume:
-        fix = f"--resume {folder} goes on with it; or give another --out"
-        problem = f"{folder} is not empty"
-        raise UsageError("opening the run's folder", problem, "a new or empty folder", fix)
-    written = folder / CONFIG
-    before = read_toml(written) if there and written.is_file() else {}
-    if before:
-        hints = {name: hint for name, (hint, _) in known_settings(plan.kind.config).items()}
-        was = {n: read_value(n, before[n], CONFIG, hints[n]) for n in hints if n in before}
-        check_same(folder, plan.settings.values, was, FREE_KEYS)
+        problem, fix = "is not empty", f"--resume {folder} goes on with it; or give another --out"
+        raise UsageError(OPENING, f"{folder} {problem}", "a new or empty folder", fix)
+    if before := read_before(folder / CONFIG, plan.kind.config):
+        check_same(folder, plan.settings.values, before, FREE_KEYS)
     return before
 
 
@@ -232,10 +211,8 @@ def open_folder(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) 
     """Make the run's folder, or go on with it, and hold it."""
     before = check_folder(plan, resume)
     plan.folder.mkdir(parents=True, exist_ok=True)
-    held.enter_context(hold(plan.folder, "opening the run's folder"))
-    draft = plan.folder / ".config.part"
-    draft.write_text(write_toml(plan.settings), encoding="utf-8")
-    os.replace(draft, plan.folder / CONFIG)
+    held.enter_context(hold(plan.folder, OPENING))
+    write_whole(plan.folder / CONFIG, write_toml(plan.settings).encode())
     changed = before.get("steps", plan.train.steps) != plan.train.steps
     if changed and plan.train.schedule == "cosine":
         ends = "the cosine schedule now ends there; a replay in one go will differ"
@@ -306,10 +283,9 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJ
 
 def write_samples(folder: Path, step: int, lines: Sequence[str], monitor: Monitor) -> None:
     """What the model says by now, into samples/step-….txt and the log."""
-    if lines:
-        (folder / "samples").mkdir(exist_ok=True)
-        path = folder / "samples" / f"step-{step:06d}.txt"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path = folder / "samples" / f"step-{step:06d}.txt"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     for line in lines:
         monitor.log(f"sample at step {step}: {line}")
 
@@ -339,8 +315,7 @@ def finish(
         begun = Path(path)
         files = sorted(begun.glob("*.safetensors")) if begun.is_dir() else [begun]
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
-    words = plan.kind.room, plan.kind.name
-    command = ["regard", *words, "--config", str(plan.folder / CONFIG)]
+    command = ["regard", plan.kind.room, plan.kind.name, "--config", str(plan.folder / CONFIG)]
     origin = {"command": command, "seed": config.get("seed"), "torch": torch.__version__, **place}
     receipt = make_receipt(config, inputs, results, **origin)
     write_receipt(plan.folder / NAME, receipt)
@@ -362,8 +337,8 @@ def make_result(plan: RunPlan, trainer: Trainer, path: Path, taken: str) -> Run:
         best_valid=state.best,
         best_step=state.best_step,
         final=taken,
-        weights=weight_hash(load_kit(path).model),
-        last_weights=weight_hash(load_kit(last).model),
+        weights=checkpoint.weight_hash(load_kit(path).model),
+        last_weights=checkpoint.weight_hash(load_kit(last).model),
         out=str(plan.folder),
         path=path,
     )
@@ -373,24 +348,24 @@ def write_final(plan: RunPlan, kit: Kit, trainer: Trainer, draft: Path) -> str:
     """Write the folder and say which weights it has: averaged, best, or last."""
     config, state, runs = trainer.config, trainer.state, trainer.checkpoints
     if config.average > 1:
-        folders = last_checkpoints(runs, config.average, config.save_every, state.step)
-        mean = average_checkpoints(folders, lambda folder: load_kit(folder).model)
+        folders = checkpoint.last_checkpoints(runs, config.average, config.save_every, state.step)
+        mean = checkpoint.average_checkpoints(folders, lambda folder: load_kit(folder).model)
         plan.kind.save(kit, mean, draft)
-        steps = ", ".join(str(step_of(folder)) for folder in folders)
+        steps = ", ".join(str(checkpoint.step_of(folder)) for folder in folders)
         return f"average of the checkpoints of steps {steps}"
     chosen, taken = runs / f"step-{state.step:06d}", f"step {state.step}, the last"
     best = None if state.best_step is None else runs / f"step-{state.best_step:06d}"
     if best == chosen:
         taken += f" and the best on validation ({state.best:.4f})"
     elif best is not None and best.is_dir():
-        if fault_of(best) is None:
+        if checkpoint.fault_of(best) is None:
             chosen = best
             taken = f"step {state.best_step}, the best on validation ({state.best:.4f})"
         else:
             taken += f"; the best, {best.name}, is damaged"
     model = load_kit(chosen).model
     if config.ema:
-        means = read_checkpoint(chosen)[0]["mean"]
+        means = checkpoint.read_checkpoint(chosen)[0]["mean"]
         with torch.no_grad():
             for number, parameter in enumerate(model.parameters()):
                 parameter.copy_(means.get(str(number), parameter))  # frozen ones have no mean
@@ -415,8 +390,7 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
 
     with TemporaryDirectory(prefix="regard-dry-") as name, progress("reading") as say:
         data = plan.kind.prepare(plan, Path(name), warn, say)
-        batches, sizes = data.train.count(0), dict(data.sizes)
-    train = plan.train
+        batches, train = data.train.count(0), plan.train
     config, family = plan.kind.shape(plan, data)
     model = empty_model(config, model_class(config))
     params = sum(p.numel() for p in model.parameters())
@@ -428,20 +402,18 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
     means = ITEM * (2 * trained - sum(p.numel() for p in matrices))
     keep, saved = max(train.keep, train.average), params if text is None else trained
     one, most = disk_of(ITEM * saved, means, keep)
-    attends = config.decoder or config.encoder
+    attends, epochs = (
+        config.decoder or config.encoder,
+        train.steps * train.accumulate / max(batches, 1),
+    )
     there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
     return DryRun(
         config=plan.settings.values,
-        data=sizes | {"vocabulary": data.tokenizer.size, "batches_per_epoch": batches},
+        data=data.sizes | {"vocabulary": data.tokenizer.size, "batches_per_epoch": batches},
         model={"family": family, "parameters": params}
         | ({} if text is None else {"trained": trained, "share": trained / params}),
-        run={
-            "out": str(plan.folder),
-            "device": plan.device,
-            "processes": plan.world.size,
-            "steps": train.steps,
-            "epochs": round(train.steps * train.accumulate / max(batches, 1), 2),
-        },
+        run={"out": str(plan.folder), "device": plan.device, "processes": plan.world.size}
+        | {"steps": train.steps, "epochs": round(epochs, 2)},
         memory_bytes=peak_memory(plan, config, means, matrices, trained) if attends else None,
         memory_free=free_memory(plan.device),
         disk_bytes=most + (ITEM * trained * (keep + 2) if train.ema else 0),
@@ -451,11 +423,7 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
 
 
 def peak_memory(
-    plan: RunPlan,
-    config: ModelConfig,
-    means: int,
-    matrices: Sequence[torch.Tensor],
-    trained: int,
+    plan: RunPlan, config: ModelConfig, means: int, matrices: Sequence[torch.Tensor], trained: int
 ) -> int:
     """Bytes of a step on one process, by formula, in float32; lower precisions keep less.
 

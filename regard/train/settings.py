@@ -63,14 +63,8 @@ def known_settings(own: type[Config]) -> dict[str, tuple[Any, Any]]:
 USUAL: dict[str, dict[str, Any]] = {
     "lm": {},
     "mlm": {"beta2": 0.98, "weight_decay": 0.01, "dropout": 0.1},
-    "seq2seq": {
-        "length": 128,
-        "beta2": 0.98,
-        "schedule": "inverse_sqrt",
-        "weight_decay": 0.0,
-        "smoothing": 0.1,
-        "dropout": 0.1,
-    },
+    "seq2seq": {"beta2": 0.98, "weight_decay": 0.0, "dropout": 0.1}
+    | {"length": 128, "schedule": "inverse_sqrt", "smoothing": 0.1},
 }
 """Training settings of each kind that differ from the defaults."""
 
@@ -84,39 +78,29 @@ RECURRENT: dict[str, dict[str, Any]] = {
 }
 """Those of recurrent families: a window is how far back gradients go."""
 
-VASWANI = {"beta2": 0.98, "eps": 1e-9, "warm_up": 4000, "steps": 100_000, "average": 5}
-RECIPES: dict[str, dict[str, Any]] = {
-    "transformer-base": VASWANI | {"lr": 512**-0.5 * 4000**-0.5},
-    "transformer-big": VASWANI
-    | {"lr": 1024**-0.5 * 4000**-0.5, "dropout": 0.3, "steps": 300_000, "average": 20},
-    "transformer-pre": VASWANI | {"lr": 512**-0.5 * 4000**-0.5},
-}
+VASWANI: dict[str, Any] = {"beta2": 0.98, "eps": 1e-9, "warm_up": 4000}
+VASWANI |= {"lr": 512**-0.5 * 4000**-0.5, "steps": 100_000, "average": 5}
+BIG = {"lr": 1024**-0.5 * 4000**-0.5, "dropout": 0.3, "steps": 300_000, "average": 20}
+RECIPES = dict.fromkeys(("transformer-base", "transformer-pre"), VASWANI)
+RECIPES["transformer-big"] = VASWANI | BIG
 """Published training settings of presets (spec training.md, section 1)."""
 
 
 def usual_values(kind: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    """The usual settings of lm, mlm or seq2seq, given what is said already."""
+    """The usual settings of lm, mlm or seq2seq, or of a preset, given what is said already."""
     recurrent = said.get("family") in CELLS or said.get("attention") in ("additive", "none")
-    others = recurrent or said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
-    return preset_values(kind, said.get("preset"), recurrent, kind == "seq2seq" and not others)
-
-
-def preset_values(
-    kind: str, name: str | None, recurrent: bool = False, muon: bool = False
-) -> dict[str, Any]:
-    """What a preset says of shape and training; None is the usual of the kind."""
     values = USUAL[kind] | (RECURRENT.get(kind, {}) if recurrent else {})
-    if name is None:
-        return values | (MUON if muon else {})
+    if (name := said.get("preset")) is None:
+        others = said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
+        return values | ({} if kind != "seq2seq" or recurrent or others else MUON)
     config, family = preset(name), architecture(name)
     families = {full: short for short, full in ARCHITECTURES.items()} | {None: "marian"}
     if families.get(family) not in FAMILIES[kind]:
         problem = f"{name}, a {family or 'pre-norm encoder-decoder'}"
         expected = f"a preset of {' or '.join(FAMILIES[kind])}"
         raise UsageError(f"choosing a preset for `train {kind}`", problem, expected)
-    block = config.last.block
-    depth = (config.encoder or config.last).depth
-    values |= {"family": families[family], "dim": block.dim, "depth": depth}
+    block, stack = config.last.block, config.encoder or config.last
+    values |= {"family": families[family], "dim": block.dim, "depth": stack.depth}
     values |= {"heads": block.heads, "hidden": block.hidden, "pre_norm": family is None}
     if values["family"] == "llama" and block.kv_heads is not None:
         values["kv_heads"] = block.kv_heads
@@ -157,14 +141,20 @@ def read_toml(path: Path) -> dict[str, Any]:
         tree = tomllib.loads(path.read_text(encoding="utf-8").removeprefix("\ufeff"))
     except OSError as error:
         raise DataError(f"reading {path}", error.strerror or str(error), "a TOML file") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"reading {path}", bad_byte(error), "valid TOML") from None
-    except tomllib.TOMLDecodeError as error:
-        raise DataError(f"reading {path}", str(error), "valid TOML") from None
+    except ValueError as error:
+        problem = bad_byte(error) if isinstance(error, UnicodeDecodeError) else str(error)
+        raise DataError(f"reading {path}", problem, "valid TOML") from None
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= value if isinstance(value, dict) else {key: value}
     return flat
+
+
+def read_before(path: Path, own: type[Config]) -> dict[str, Any]:
+    """The settings that a run had before, from the file in its folder; none for a new one."""
+    before, known = read_toml(path) if path.is_file() else {}, known_settings(own)
+    there = {name: hint for name, (hint, _) in known.items() if name in before}
+    return {name: read_value(name, before[name], CONFIG, hint) for name, hint in there.items()}
 
 
 def to_toml(value: Any) -> str:
@@ -204,12 +194,11 @@ def resolve_run(
     lora: LoRA | str | None = None,
 ) -> RunSettings:
     """All settings of a run of a kind, checked."""
-    asked: dict[str, Any] = {"kind": kind.name, **kind.fixed}
-    asked |= {"files": files} if files else {}
+    asked = {name: getattr(config, name) for config in configs for name in config.given}
+    asked |= {"kind": kind.name, **kind.fixed} | ({"files": files} if files else {})
     asked |= {"lora": str(lora)} if lora is not None else {}
     around = {name: getattr(current(), name) for name in ("seed", "device")}
     asked |= {name: value for name, value in around.items() if value != getattr(DEFAULTS, name)}
-    asked = {name: getattr(config, name) for config in configs for name in config.given} | asked
     file, known = read_toml(path) if path is not None else {}, known_settings(kind.config)
     if file.get("kind", kind.name) != kind.name:
         problem = f"kind = {kind.name} was asked for, kind = {file['kind']!r} in {path}"
@@ -313,15 +302,11 @@ def find_model(values: dict[str, Any], name: str) -> str:
 def begin_with(settings: RunSettings, own: Sequence[str] = ()) -> None:
     """Make the path of the model that a run begins with whole, and refuse what is its `own`."""
     values = settings.values
-    init = find_model(values, "init")
-    defaults = known_settings(ShapeConfig)
-    for name in (*own, "preset", "vocab"):
-        if values[name] != defaults[name][1]:
+    init, known = find_model(values, "init"), known_settings(ShapeConfig)
+    for name in (*own, "preset", "vocab", "tokens"):
+        if values[name] not in (known[name][1], init if name == "tokens" else None):
             problem = f"{name} = {values[name]} ({settings.origins[name]}) with init"
             raise UsageError(DOING, problem, f"the {name} of {init}", f"leave {name} out")
-    if values["tokens"] not in (None, init):
-        problem = f"tokens = {values['tokens']} with init"
-        raise UsageError(DOING, problem, f"the tokenizer of {init}", "leave tokens out")
     put(settings, "tokens", init, "init")
 
 

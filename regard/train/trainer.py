@@ -19,52 +19,17 @@ from torch import Tensor, nn
 from regard.data.loader import Loaded, Loader
 from regard.data.windows import Examples, Source
 from regard.errors import RegardError, UsageError
+from regard.files import write_whole
 from regard.heap import keep_memory
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.native.gpu import expect_many_shapes
-from regard.train.checkpoint import (
-    clear_leftovers,
-    fault_of,
-    find_checkpoint,
-    generator_states,
-    join_ranks,
-    optimizer_tensors,
-    own_rank,
-    prune,
-    read_checkpoint,
-    restore_generators,
-    restore_optimizer,
-    write_checkpoint,
-)
+from regard.train import checkpoint, objectives, optim
 from regard.train.config import FREE, TrainConfig
 from regard.train.cpu import train_on_cpu
 from regard.train.cross_entropy import IGNORE
-from regard.train.distributed import (
-    World,
-    exchanging,
-    gather,
-    part_of,
-    spread,
-    whole_model,
-)
+from regard.train.distributed import World, exchanging, gather, part_of, spread, whole_model
 from regard.train.fp8 import use_fp8
-from regard.train.objectives import (
-    Compiling,
-    Loss,
-    Objective,
-    check_labels,
-    compile_blocks,
-    token_loss,
-)
-from regard.train.optim import (
-    Mean,
-    build_optimizer,
-    build_schedule,
-    clip,
-    first_bad,
-    first_bad_output,
-)
 from regard.train.results import METRICS, read_metrics
 
 DIVERGED = 20
@@ -88,7 +53,7 @@ class TrainJob:
     save: Callable[[Path, Model], None] | None = None
     """Writes a model as a folder that `regard.load` opens."""
     valid: Source | None = None
-    loss: Callable[..., Loss] = token_loss
+    loss: Callable[..., objectives.Loss] = objectives.token_loss
     """The objective: `loss(model, batch, labels, smoothing, compiled, fp8, past, r_drop)`, and
     `extra=` where the examples have any. The sum is divided by the examples' `tokens`."""
     rates: Mapping[str, float] = field(default_factory=dict)
@@ -155,18 +120,17 @@ class Carry:
 
     def tensors(self, world: World) -> dict[str, dict[str, Tensor]]:
         """A file for a checkpoint, with the states of all processes; none where none is carried."""
-        states = [] if self.past is None else self.past.states
         own = {
             f"{layer}-{part}": tensor.detach().cpu().contiguous()
-            for layer, state in enumerate(states)
+            for layer, state in enumerate(() if self.past is None else self.past.states)
             for part, tensor in enumerate(state)
         }
-        held = join_ranks(world.all(own))
+        held = checkpoint.join_ranks(world.all(own))
         return {"carried": held} if held else {}
 
     def restore(self, files: dict[str, dict[str, Tensor]], world: World) -> None:
         """Take the states from a checkpoint of as many processes as there are now."""
-        own = own_rank(files.get("carried", {}), world.rank)
+        own = checkpoint.own_rank(files.get("carried", {}), world.rank)
         if not own:
             return
         self.past = self.model.carry(len(next(iter(own.values()))))
@@ -190,21 +154,23 @@ class Trainer:
         self.varying = getattr(job.train, "varying", False)
         if self.varying and self.device.type == "cuda":
             expect_many_shapes(config.length)
-        self.compiled: Compiling = "no"  # as one graph, which batches of one shape allow
+        self.compiled: objectives.Compiling = "no"  # as one graph, which batches of one shape allow
         if config.compile and self.varying:
-            compile_blocks(job.model)
+            objectives.compile_blocks(job.model)
         elif config.compile:
             alone = config.accumulate == 1 and self.world.size == 1
             self.compiled = "recorded" if alone and self.device.type == "cuda" else "yes"
         self.fp8 = config.precision == "fp8"
         if self.fp8:
             use_fp8(job.model)
-        self.objective = Objective(job.model, job.loss)
+        self.objective = objectives.Objective(job.model, job.loss)
         # Sharding replaces the parameters, so it comes before what holds them.
         self.loss = spread(self.objective, self.world, config.shard)
-        self.optimizer = build_optimizer(job.model, config, job.rates)
-        self.rate = build_schedule(config.schedule, config.warm_up, config.steps, config.floor)
-        self.mean = Mean(job.model, config.ema) if config.ema else None
+        self.optimizer = optim.build_optimizer(job.model, config, job.rates)
+        self.rate = optim.build_schedule(
+            config.schedule, config.warm_up, config.steps, config.floor
+        )
+        self.mean = optim.Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
         self.state, self.carry = RunState(), Carry(job.model)
         self.checkpoints = job.folder / "checkpoints"
@@ -228,11 +194,11 @@ class Trainer:
         """Batch, labels and `extra=` where the model is; a wrong label stops here, on the host."""
         size, labels = self.model.config.head.size, examples.labels
         if size is not None and not labels.is_floating_point():
-            check_labels(labels, size)
+            objectives.check_labels(labels, size)
         batch = Batch(**examples.parts()).to(self.device)
         extra = {n: x.to(self.device, non_blocking=True) for n, x in examples.extra.items()}
-        held = {"extra": extra} if extra else {}
-        return batch, labels.to(self.device, non_blocking=True), held
+        labels = labels.to(self.device, non_blocking=True)
+        return batch, labels, {"extra": extra} if extra else {}
 
     def step(self, micro: list[Examples]) -> dict[str, float]:
         """One optimizer step over micro-batches; the loss weighs every token alike (#50)."""
@@ -242,9 +208,8 @@ class Trainer:
         if config.minutes is not None and state.seconds:  # the time that is left says how many
             last = round(coming * 60 * config.minutes / state.seconds)  # steps there will be
             last = min(config.steps, max(coming, last))
-            rule = build_schedule(
-                config.schedule, min(config.warm_up, last // 5), last, config.floor
-            )
+            warm_up = min(config.warm_up, last // 5)
+            rule = optim.build_schedule(config.schedule, warm_up, last, config.floor)
         rate = config.lr * rule(coming)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
@@ -263,21 +228,18 @@ class Trainer:
             for name, part in {"loss": loss.sum, "nll": loss.plain, **loss.figures}.items():
                 sums[name] = sums.get(name, 0) + part.detach()
         self.scaler.unscale_(self.optimizer)
-        means, norm = self.read(sums, clip(self.model, config.clip), total)
+        means, norm = self.read(sums, optim.clip(self.model, config.clip), total)
         value = means["loss"]
         if not (math.isfinite(norm) and math.isfinite(value)):
             # A smaller scale may help fp16, whose scaler leaves this step out; below 1 it will not.
             if config.precision != "fp16" or self.scaler.get_scale() < 1:
                 self.fail(micro, value, norm)
-        choices = self.model.config.head.size or 1 if self.job.loss is token_loss else 1
+        choices = self.model.config.head.size or 1 if self.job.loss is objectives.token_loss else 1
         guessing = math.log(choices) if choices > 1 else math.inf
         if value > DIVERGED * guessing:
-            raise RegardError(
-                f"training step {state.step + 1}",
-                f"loss {value:.3g}, by guessing {guessing:.3g}: the run has diverged",
-                "a loss that falls",
-                f"lower --lr or raise --warm-up; what was saved is in {self.checkpoints}",
-            )
+            problem = f"loss {value:.3g}, by guessing {guessing:.3g}: the run has diverged"
+            fix = f"lower --lr or raise --warm-up; what was saved is in {self.checkpoints}"
+            raise RegardError(f"training step {coming}", problem, "a loss that falls", fix)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -299,15 +261,14 @@ class Trainer:
     ) -> tuple[dict[str, float], float]:
         """(means of all sums over all processes, norm): a step waits here only."""
         self.met = True
-        asked = torch.full_like(sums["loss"], self.asked)
-        own = [asked]
-        if self.config.minutes is not None:  # one clock for all
-            own.append(torch.full_like(asked, time.perf_counter() - self.began))
-        summed = self.world.sum(torch.stack([*own, *sums.values()]))
+        own: list[float] = [self.asked]
+        if timed := self.config.minutes is not None:  # one clock for all
+            own.append(time.perf_counter() - self.began)
+        told = [torch.full_like(sums["loss"], value) for value in own]
+        summed = self.world.sum(torch.stack([*told, *sums.values()]))
         stop, *rest, length = torch.cat([summed, norm[None]]).tolist()
         self.stopping = stop > 0
-        clock = rest.pop(0) if self.config.minutes is not None else 0.0
-        self.state.seconds = clock / self.world.size
+        self.state.seconds = rest.pop(0) / self.world.size if timed else 0.0
         return {name: part / total for name, part in zip(sums, rest, strict=True)}, length
 
     def fail(self, micro: list[Examples], loss: float, norm: float) -> None:
@@ -319,18 +280,15 @@ class Trainer:
                     batch, labels, extra = self.on_device(examples)
                     self.loss(batch, labels, **extra)
 
-        seen = [bad for bad in self.world.all(first_bad_output(self.model, again)) if bad]
-        bad = seen[0] if seen else first_bad(self.model) or "loss itself"
+        seen = [bad for bad in self.world.all(optim.first_bad_output(self.model, again)) if bad]
+        bad = seen[0] if seen else optim.first_bad(self.model) or "loss itself"
         self.optimizer.zero_grad(set_to_none=True)
         kept = self.checkpoints / f"step-{self.state.step:06d}"
-        if self.world.same(self.world.leads and fault_of(kept) is not None):
+        if self.world.same(self.world.leads and checkpoint.fault_of(kept) is not None):
             kept = self.checkpoint()
-        raise RegardError(
-            f"training step {self.state.step + 1}",
-            f"loss {loss}, gradient norm {norm}; the first bad tensor is the {bad}",
-            "finite numbers",
-            f"lower --lr or raise --warm-up; the weights before this step are in {kept}",
-        )
+        problem = f"loss {loss}, gradient norm {norm}; the first bad tensor is the {bad}"
+        fix = f"lower --lr or raise --warm-up; the weights before this step are in {kept}"
+        raise RegardError(f"training step {self.state.step + 1}", problem, "finite numbers", fix)
 
     # The run ------------------------------------------------------------------------------------
 
@@ -494,8 +452,8 @@ class Trainer:
         """Write everything the run is; all processes gather, the first one writes."""
         world, mean = self.world, self.mean
         held = {
-            "optimizer": gather(optimizer_tensors(self.model, self.optimizer), world),
-            "generators": join_ranks(world.all(generator_states())),
+            "optimizer": gather(checkpoint.optimizer_tensors(self.model, self.optimizer), world),
+            "generators": checkpoint.join_ranks(world.all(checkpoint.generator_states())),
         } | self.carry.tensors(world)
         if (tensors := getattr(self.job.train, "tensors", None)) is not None:
             held["source"] = tensors()
@@ -511,35 +469,32 @@ class Trainer:
             "processes": world.size,
         }
         step, keep = self.state.step, max(self.config.keep, self.config.average)
-        save = self.job.save
+        runs, save = self.checkpoints, self.job.save
         assert save is not None
 
         def write() -> None:
             if world.leads:
-                self.checkpoints.mkdir(parents=True, exist_ok=True)
-                write_checkpoint(
-                    self.checkpoints, step, lambda part: save(part, model), held, state
-                )
-                prune(self.checkpoints, step, keep, self.state.best_step, self.config.save_every)
+                runs.mkdir(parents=True, exist_ok=True)
+                checkpoint.write_checkpoint(runs, step, lambda part: save(part, model), held, state)
+                checkpoint.prune(runs, step, keep, self.state.best_step, self.config.save_every)
 
         world.lead(write)  # the others wait: torchrun ends all soon after one has ended
-        return self.checkpoints / f"step-{step:06d}"
+        return runs / f"step-{step:06d}"
 
     def restore(self, load: Callable[[Path], Model]) -> Path | None:
         """Take up the newest whole checkpoint; None when there is none and step 0 begins."""
         path = self.world.same(self.newest() if self.world.leads else None)
         if path is None:
             return None
-        tensors, state = read_checkpoint(path)
+        tensors, state = checkpoint.read_checkpoint(path)
         now = {**asdict(self.config), **self.job.identity, "seed": self.job.seed}
         then = {**state["config"], **state["identity"]}
-        now = json.loads(json.dumps(now))  # as a file would hold it
-        check_same(self.job.folder, now, then, FREE)
+        check_same(self.job.folder, json.loads(json.dumps(now)), then, FREE)  # as a file holds it
         weights = dict(load(path).named_parameters())
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(part_of(weights[name], parameter))
-            restore_optimizer(self.model, self.optimizer, tensors["optimizer"])
+            checkpoint.restore_optimizer(self.model, self.optimizer, tensors["optimizer"])
             if self.mean is not None:
                 for n, weight in self.mean.weights.items():
                     weight.copy_(part_of(tensors["mean"][str(n)], weight))
@@ -550,9 +505,8 @@ class Trainer:
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
         self.state = RunState(**{name: state[name] for name in asdict(self.state)})
-        own = own_rank(tensors["generators"], self.world.rank)
-        if own:
-            restore_generators(own)
+        if own := checkpoint.own_rank(tensors["generators"], self.world.rank):
+            checkpoint.restore_generators(own)
         else:  # the run had fewer processes before
             torch.manual_seed(self.job.seed + self.state.step + self.world.rank)
         before = state.get("processes", 1)
@@ -565,8 +519,8 @@ class Trainer:
 
     def newest(self) -> Path | None:
         """The newest whole checkpoint; what was wrong with newer ones is said."""
-        clear_leftovers(self.checkpoints)
-        path, wrong = find_checkpoint(self.checkpoints)
+        checkpoint.clear_leftovers(self.checkpoints)
+        path, wrong = checkpoint.find_checkpoint(self.checkpoints)
         for fault in wrong:
             self.job.say(f"left aside: {fault}")
         if path is None:
@@ -580,12 +534,9 @@ def check_same(
     """A run goes on only as the run it was; how often it reports or saves may change."""
     differing = [key for key in now if key not in free and now[key] != then.get(key)]
     if differing:
-        raise UsageError(
-            f"resuming {folder}",
-            ", ".join(f"{k} = {now[k]!r}, was {then.get(k)!r}" for k in differing),
-            "the values the run began with",
-            "give them again, or begin another run with another --out",
-        )
+        problem = ", ".join(f"{k} = {now[k]!r}, was {then.get(k)!r}" for k in differing)
+        fix = "give them again, or begin another run with another --out"
+        raise UsageError(f"resuming {folder}", problem, "the values the run began with", fix)
 
 
 def with_dropout(model: Model, share: float) -> Model:
@@ -610,6 +561,4 @@ def cut_metrics(folder: Path, step: int) -> None:
     path = folder / METRICS
     if path.exists():
         kept = [line for line in read_metrics(folder) if line["step"] <= step]
-        draft = path.with_suffix(".part")
-        draft.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        draft.replace(path)
+        write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())

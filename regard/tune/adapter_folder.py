@@ -32,18 +32,8 @@ from regard.interop.table import TRANSPOSE, Binding, Move, moves
 from regard.interop.weights import named, read_shape
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
-from regard.tune.lora import (
-    HEAD,
-    LowRank,
-    Parts,
-    adapted,
-    adapter_parameters,
-    linear_at,
-    lows_of,
-    merge,
-    put_on,
-    shares,
-)
+from regard.tune import lora
+from regard.tune.lora import LowRank, Parts
 from regard.tune.results import Merged
 from regard.zoo import locate
 
@@ -135,17 +125,17 @@ def write_adapter(
 
     The last is that of the base, but where the model has another output head.
     """
-    on = {name: share for name, share in shares(model).items() if share}
+    on = {name: share for name, share in lora.shares(model).items() if share}
     if list(on.values()) != [1.0]:
         expected, fix = "one, with a share of 1", "kit.switch(name); or merge a mixture"
         raise UsageError("saving an adapter", f"adapters that are on: {on}", expected, fix)
     places, tensors, name = places_of(model, binding), dict[str, Tensor](), next(iter(on))
-    held = {p: low for p, m in adapted(model).items() if (low := lows_of(m).get(name))}
+    held = {p: low for p, m in lora.adapted(model).items() if (low := lora.lows_of(m).get(name))}
     ranks: dict[str, tuple[int, float]] = {}  # rank and alpha
     for place in places:
         lows = [held.get(path) for path in place.ours]
         if some := next(filter(None, lows), None):
-            parts = join_parts([linear_at(model, path) for path in place.ours], lows)
+            parts = join_parts([model.get_submodule(path) for path in place.ours], lows)
             ends = zip((A, B, MAGNITUDE), parts, strict=True)
             tensors |= {PREFIX + place.theirs + end: x for end, x in ends if x is not None}
             r = len(parts[0])
@@ -188,17 +178,15 @@ def write_adapter(
         write_whole(folder / name, text.encode())
 
 
-def join_parts(maps: list[nn.Linear], lows: list[Any]) -> Parts:
+def join_parts(maps: list[Any], lows: list[Any]) -> Parts:
     """The adapters of a place as one: A under each other, B as blocks, maps without one as zero."""
-    pairs = list(zip(maps, lows, strict=True))
-    blocks = [m.weight.new_zeros(m.out_features, 0) if low is None else low.b for m, low in pairs]
-    there, lengths = [low for low in lows if low is not None], None
-    if there[0].magnitude is not None:
-        norms = [torch.linalg.norm(linear.weight, dim=1) for linear in maps]
-        lengths = torch.cat(
-            [n if low is None else low.magnitude for n, low in zip(norms, lows, strict=True)]
-        )
-    return torch.cat([low.a for low in there]), torch.block_diag(*blocks), lengths
+    blocks, lengths = list[Tensor](), list[Tensor | None]()
+    for linear, low in zip(maps, lows, strict=True):
+        blocks.append(linear.weight.new_zeros(linear.out_features, 0) if low is None else low.b)
+        lengths.append(torch.linalg.norm(linear.weight, dim=1) if low is None else low.magnitude)
+    dora = [length for length in lengths if length is not None]
+    a = torch.cat([low.a for low in lows if low is not None])
+    return a, torch.block_diag(*blocks), torch.cat(dora) if len(dora) == len(maps) else None
 
 
 def shorten(chosen: dict[str, Any], others: list[str]) -> list[str]:
@@ -230,10 +218,12 @@ def is_adapter(path: Pathlike) -> bool:
 
 def read_adapter(folder: Path) -> AdapterFolder:
     """Read an adapter; one that computes what is not known here is refused."""
-    if not is_adapter(folder):
+    doing = f"opening the adapter {folder}"
+    if missing := [name for name in (CONFIG, WEIGHTS) if not (folder / name).is_file()]:
         expected = f"{CONFIG} and {WEIGHTS}, as PEFT and `--lora` write them"
-        raise DataError(f"opening the adapter {folder}", f"no {CONFIG}", expected)
-    config, doing = read_json(folder / CONFIG), f"opening the adapter {folder}"
+        fix = "save it as safetensors where it came from"
+        raise DataError(doing, f"no {missing[0]}", expected, fix)
+    config = read_json(folder / CONFIG)
     known = {"peft_type": "LORA", "bias": "none", **dict.fromkeys(UNKNOWN)}
     wrong = [key for key, value in known.items() if (config.get(key) or value) != value]
     if re.match("pissa|olora|corda|loftq", str(config.get("init_lora_weights"))):
@@ -241,15 +231,11 @@ def read_adapter(folder: Path) -> AdapterFolder:
     if wrong:
         fault = ", ".join(f"{key} = {config.get(key)!r}" for key in wrong)
         raise DataError(doing, fault, "LoRA, rsLoRA or DoRA", "merge it into its base with PEFT")
-    if not (folder / WEIGHTS).is_file():
-        fix = "save it as safetensors where it came from"
-        raise DataError(doing, f"no {WEIGHTS}", "weights in safetensors", fix)
     read_shapes(folder / WEIGHTS)  # which says that a file was cut
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         text = (file.metadata() or {}).get(NOTE)
     origin = None if text is None else parse_json(text.encode(), folder / WEIGHTS)
-    shape = folder / SHAPE
-    described = read_json(shape) if origin is not None and shape.is_file() else None
+    described = read_json(folder / SHAPE) if origin and (folder / SHAPE).is_file() else None
     return AdapterFolder(folder, config, load_file(folder / WEIGHTS), described, origin)
 
 
@@ -329,7 +315,7 @@ def put_adapter(
     rest, lows = dict(opened.tensors), dict[str, LowRank]()
     for place in places_of(model, binding):
         key = PREFIX + place.theirs
-        if key + A in rest and key + B in rest and place.ours != [HEAD]:
+        if key + A in rest and key + B in rest and place.ours != [lora.HEAD]:
             whole = rest.pop(key + A), rest.pop(key + B), rest.pop(key + MAGNITUDE, None)
             attached = [p for p in place.ours if origin is None or p in origin["linears"]]
             how = scale_of(config, place.theirs, len(whole[0])), dropout, rslora
@@ -350,7 +336,7 @@ def put_adapter(
         if tensor.shape != parameter.shape:
             fault = f"an adapter of {own} for {path} of shape {tuple(tensor.shape)}"
             raise DataError(doing, fault, f"{tuple(parameter.shape)}, as {base} has", fix)
-    put_on(model, {path: low.to(held[path][1]) for path, low in lows.items()}, name)
+    lora.put_on(model, {path: low.to(held[path][1]) for path, low in lows.items()}, name)
     for path, tensor in trained.items():
         with torch.no_grad():
             parameters[path].copy_(tensor)
@@ -384,15 +370,15 @@ def split_parts(place: Place, attached: list[str], parts: Parts, blocks: bool) -
 def merge_adapter(kit: Kit, out: Path) -> Merged:
     """Measure how far merging moves the scores, say so, and write the whole model."""
     model, base = kit.model, kit.base
-    if not adapted(model):
+    if not lora.adapted(model):
         fault, expected = f"{kit.path or kit} has no adapter", "the folder of an adapter"
         raise UsageError("merging an adapter", fault, expected)
-    size = sum(parameter.numel() for parameter in adapter_parameters(model).values())
+    size = sum(parameter.numel() for parameter in lora.adapter_parameters(model).values())
     generator, pad = torch.Generator().manual_seed(current().seed), kit.config.get("pad_token_id")
     inputs = [b.to(model.device) for b in batches(model.config, generator, int(pad or 0))]
     with torch.no_grad():
         before = [model(batch) for batch in inputs]
-        merge(model)
+        lora.merge(model)
         kit.base = None
         drift = max(float((model(b) - x).abs().max()) for b, x in zip(inputs, before, strict=True))
     note(f"merged − unmerged: at most {drift:.1e} in a score")

@@ -125,18 +125,16 @@ def attach(model: nn.Module, config: LoRA, name: str = "default", seed: int = 0)
             there = sorted({re.sub(r"\.\d+\.", ".*.", n) for n in linears})
             fix = did_you_mean(pattern, there, 1, f"there are {', '.join(there)}")
             raise UsageError("attaching LoRA", f"no linear map named {pattern!r}", "one", fix)
-    for path, linear in chosen.items():
-        sizes = linear.out_features, linear.in_features
-        if config.r > min(sizes):
-            fault = f"r = {config.r} for {path}, which is {sizes[0]} × {sizes[1]}"
-            raise UsageError("attaching LoRA", fault, f"r of at most {min(sizes)}")
     draw, lows = torch.Generator().manual_seed(seed), dict[str, LowRank]()
     for path, linear in chosen.items():
-        like = linear.weight.detach()
-        a = torch.rand(config.r, linear.in_features, generator=draw) * 2 - 1
-        a *= linear.in_features**-0.5  # as nn.Linear draws its own
+        rows, columns, like = linear.out_features, linear.in_features, linear.weight.detach()
+        if config.r > min(rows, columns):
+            fault = f"r = {config.r} for {path}, which is {rows} × {columns}"
+            raise UsageError("attaching LoRA", fault, f"r of at most {min(rows, columns)}")
+        a = torch.rand(config.r, columns, generator=draw) * 2 - 1
+        a *= columns**-0.5  # as nn.Linear draws its own
         lengths = torch.linalg.norm(like, dim=1) if config.dora else None
-        parts = a.to(like), like.new_zeros(linear.out_features, config.r), lengths
+        parts = a.to(like), like.new_zeros(rows, config.r), lengths
         lows[path] = LowRank(parts, config.scale, config.dropout, config.rslora)
     put_on(model, lows, name)
 
@@ -148,7 +146,7 @@ def put_on(model: nn.Module, lows: Mapping[str, LowRank], name: str) -> None:
     packed = any(isinstance(m, PackedLinear) for m in model.modules())
     model.requires_grad_(False)
     for path, low in lows.items():
-        linear: Any = linear_at(model, path)
+        linear: Any = model.get_submodule(path)
         if not isinstance(linear, LoRALinear):
             linear.kind, linear.adapters = type(linear), nn.ModuleDict()
             linear.__class__ = LoRALinear
@@ -156,13 +154,6 @@ def put_on(model: nn.Module, lows: Mapping[str, LowRank], name: str) -> None:
         low.requires_grad_(not packed)  # packed kernels have no gradients
     settle_joints(model)
     switch(model, name)
-
-
-def linear_at(model: nn.Module, path: str) -> nn.Linear:
-    """The linear map of that name."""
-    linear = model.get_submodule(path)
-    assert isinstance(linear, nn.Linear)
-    return linear
 
 
 def settle_joints(model: nn.Module) -> None:

@@ -15,10 +15,10 @@ from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 from regard.train.kinds import WORD
 from regard.train.settings import (
     known_settings,
-    preset_values,
     read_value,
     resolve_run,
     to_toml,
+    usual_values,
     write_toml,
 )
 from tests.train.small_runs import split_configs
@@ -128,11 +128,11 @@ def test_a_budget_of_time_leaves_the_steps_open_unless_they_are_given():
 
 
 def test_presets_carry_shape_and_recipe():
-    big = preset_values("seq2seq", "transformer-big")
+    big = usual_values("seq2seq", {"preset": "transformer-big"})
     assert (big["dim"], big["dropout"], big["average"]) == (1024, 0.3, 20)
-    assert preset_values("lm", "smollm2-135m")["kv_heads"] == 3
+    assert usual_values("lm", {"preset": "smollm2-135m"})["kv_heads"] == 3
     with pytest.raises(UsageError, match="bert-base"):
-        preset_values("lm", "bert-base")
+        usual_values("lm", {"preset": "bert-base"})
 
 
 @pytest.mark.parametrize(
