@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from regard.data.order import shuffled
 from regard.data.tabular import check_columns, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
 from regard.data.token_store import Documents, Say, Store, prepare
-from regard.data.windows import IGNORED, Examples, check_index, mask_of, tensor
+from regard.data.windows import IGNORED, Examples, check_index
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError
+from regard.model.batch import pad_rows
 from regard.tokens.chat_template import encode_chat, find_template
 from regard.tokens.tokenizer import Tokenizer
 
@@ -159,7 +160,7 @@ class Comparisons:
 
     def __init__(self, store: Store, rows: int, seed: int | None, ends: bool = False) -> None:
         self.store, self.rows, self.seed, self.ends = store, max(rows, 1), seed, ends
-        self.reference: np.ndarray | None = None
+        self.reference: Tensor | None = None
         """Log-probabilities (examples, answers) that a frozen model gives the answers."""
 
     def count(self, epoch: int) -> int:
@@ -182,14 +183,8 @@ class Comparisons:
                 right = np.full(len(ids), IGNORED)
                 right[-1 if self.ends else -len(answer) :] = 0 if self.ends else answer
                 line.append(np.stack([ids, right, np.full(len(ids), document)]))
-            lines.append(np.concatenate(line, 1))
-        whole = np.empty((3, len(lines), max(line.shape[1] for line in lines)), np.int64)
-        whole[:] = np.array([0, IGNORED, -1])[:, None, None]
-        for row, filled in enumerate(lines):
-            whole[:, row, : filled.shape[1]] = filled
-        extra = {}
-        if self.reference is not None:
-            extra["reference"] = torch.from_numpy(self.reference[numbers])
-        mask = mask_of(whole[2] >= 0)
-        inputs, labels, documents = map(tensor, whole)
+            lines.append(np.concatenate(line, 1).tolist())
+        padded = zip(zip(*lines, strict=True), (0, IGNORED, -1), strict=True)
+        (inputs, mask), (labels, _), (documents, _) = (pad_rows(*side) for side in padded)
+        extra = {} if self.reference is None else {"reference": self.reference[numbers]}
         return Examples(inputs, labels, len(lines), mask=mask, documents=documents, extra=extra)
