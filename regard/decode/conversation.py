@@ -214,8 +214,6 @@ def obey(chat: Chat, command: str = "help", words: str = "") -> bool:
         with chat.kit.edit(words.split()):  # which stops at what cannot be edited
             chat.edit = words.split()
     elif command == "save":
-        if not words:
-            raise UsageError("/save", "no file", "the name of one")
         text = json.dumps(chat.messages, ensure_ascii=False, indent=2) + "\n"
         write_whole(Path(words), text.encode())
     return command != "quit"

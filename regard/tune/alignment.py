@@ -187,7 +187,7 @@ class PPO(SFT):
         said = said[: len(store)] if train else said[-len(store) :]
         ids = [store[n].tolist() for n in range(len(store))]
         prompts = list(zip(said, ids, strict=True))
-        return Rollouts(prompts, plan.own, self.value, plan.seed, say, partial(autocast, plan))
+        return Rollouts(prompts, plan.own, self.value, plan.seed, say)
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Prompts to learn from, and others to measure with."""
@@ -201,7 +201,7 @@ class PPO(SFT):
             add_value_head(kit.model)
         for source in (data.train, data.held):
             assert isinstance(source, Rollouts)
-            source.kit, source.reward = kit, reward
+            source.kit, source.reward, source.autocast = kit, reward, partial(autocast, plan)
         return {"loss": policy_loss(plan.own)}
 
     def save(self, kit: Kit, model: Model, folder: Path) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.data.order import shuffled
 from regard.data.tabular import check_columns, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
-from regard.data.token_store import Documents, Say, Store, prepare
+from regard.data.token_store import Documents, Store, prepare
 from regard.data.windows import IGNORED, Examples, check_index
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError
@@ -62,28 +62,27 @@ def read_instructions(files: Sequence[str], kind: str, chat: bool) -> Iterator[I
                     if n and message["role"] == "assistant":
                         yield Instruction(place, turns[:n], [message["content"]])
                 continue
-            named = [names for names in ANSWERS[kind] if all(name in cells for name in names)]
-            if not named:
-                check_columns(file, ANSWERS[kind][0], cells, line)
-            values = [cells[name] for name in named[0]]
-            answers = values[0] if named[0] == ("answers",) else values
+            forms = ANSWERS[kind]
+            names = next((form for form in forms if cells.keys() >= set(form)), forms[0])
+            check_columns(file, names, cells, line)
+            answers = cells["answers"] if names == ("answers",) else [cells[n] for n in names]
             if "prompt" in cells:
                 prompt = cells["prompt"]
             elif answers and isinstance(answers[0], list):  # whole conversations
                 prompt = answers[0][:-1]
             else:
-                check_columns(file, ["instruction" if "input" in cells else "prompt"], cells, line)
+                wanted = "instruction" if cells.keys() & {"instruction", "input"} else "prompt"
+                check_columns(file, [wanted], cells, line)
                 task, given = cells["instruction"], cells.get("input")
                 prompt = f"{task}\n\n{given}" if given else task
                 if not chat:
                     given = f"### Input:\n{given}\n\n" if given else ""
                     prompt = f"### Instruction:\n{task}\n\n{given}### Response:\n"
             texts = [a[-1]["content"] if a and isinstance(a, list) else a for a in answers]
-            wrong = [text for text in texts if not isinstance(text, str)]
-            if wrong or not isinstance(prompt, str | list):
-                value = wrong[0] if wrong else prompt
-                fault = f"line {line}: {value!r}, a {type(value).__name__}"
-                raise DataError(f"reading {file}", fault, "a text, or a list of messages")
+            for value, kinds in [(prompt, str | list), *((text, str) for text in texts)]:
+                if not isinstance(value, kinds):
+                    fault = f"line {line}: {value!r}, a {type(value).__name__}"
+                    raise DataError(f"reading {file}", fault, "a text, or a list of messages")
             yield Instruction(place, prompt, texts)
 
 
@@ -110,12 +109,7 @@ def encode_instruction(
 
 
 def instruction_store(
-    path: Path,
-    files: Sequence[str],
-    tokenizer: Tokenizer,
-    kind: str,
-    length: int,
-    tell: tuple[Say, Say],
+    path: Path, files: Sequence[str], tokenizer: Tokenizer, kind: str, length: int, tell: Any
 ) -> Store:
     """A store with a side for the prompt and one for each answer; missing answers are empty.
 

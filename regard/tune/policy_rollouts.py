@@ -33,6 +33,7 @@ from regard.loading import load_kit
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.tokens.chat_template import find_template
+from regard.train.data import Say
 from regard.train.objectives import Loss, token_logprobs
 from regard.tune import preference_losses as losses
 from regard.tune.config import PolicyConfig
@@ -42,6 +43,7 @@ from regard.tune.results import FrontierPoint
 
 Reward = Callable[[Sequence[str], Sequence[Any]], Sequence[float]]
 """(answers, their prompts) → a number for each."""
+Autocast = Callable[[], AbstractContextManager[Any]]
 Prompt = tuple[Any, list[int]]
 """What is asked: as it stood in the file, and its ids."""
 JUDGED = 64  # prompts that best-of-n is measured on
@@ -112,7 +114,7 @@ def draw_answers(
 
 @torch.no_grad()
 def read_answers(
-    kit: Kit, ids: Tensor, labels: Tensor, autocast: Callable[[], AbstractContextManager[Any]]
+    kit: Kit, ids: Tensor, labels: Tensor, autocast: Autocast
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What policy, reference and value head say of drawn answers: each (B, T), on the CPU."""
     model, parts = kit.model, []
@@ -143,18 +145,13 @@ class Rollouts:
 
     kit: Kit
     reward: Reward
+    autocast: Autocast = nullcontext
 
     def __init__(
-        self,
-        prompts: Sequence[Prompt],
-        config: PolicyConfig,
-        value: bool,
-        seed: int,
-        say: Callable[[str], None],
-        autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        self, prompts: Sequence[Prompt], config: PolicyConfig, value: bool, seed: int, say: Say
     ) -> None:
         self.prompts, self.config, self.value = prompts, config, value
-        self.seed, self.say, self.autocast = seed, say, autocast
+        self.seed, self.say = seed, say
         self.drawn: dict[str, Tensor] = {}
         """The rollout: rows first, each with the weight `beta` of its divergence; and `epoch`."""
 
@@ -183,10 +180,8 @@ class Rollouts:
         """Draw answers to the next prompts, reward them, and say how good each token was."""
         config, total = self.config, len(self.prompts)
         asked = config.answers // config.group
-        order = []
-        for place in range(epoch * asked, (epoch + 1) * asked):
-            passed, at = divmod(place, total)
-            order.append(int(shuffled(np.array([at]), total, self.seed, passed)[0]))
+        passes = (divmod(place, total) for place in range(epoch * asked, (epoch + 1) * asked))
+        order = [int(shuffled(np.array([at]), total, self.seed, n)[0]) for n, at in passes]
         prompts = [self.prompts[n] for n in order for _ in range(config.group)]
         kit, draws = self.kit, (self.seed, epoch * config.answers)
         training = kit.model.training
@@ -210,11 +205,8 @@ class Rollouts:
             last = real.int().cumsum(1).argmax(1)
             paid = -beta * apart
             paid[torch.arange(len(paid)), last] += rewards
-            advantages = losses.generalized_advantages(
-                paid, values, real, config.gamma, config.decay
-            )
-            targets = advantages + values
-            advantages = losses.whiten(advantages, real)
+            gains = losses.generalized_advantages(paid, values, real, config.gamma, config.decay)
+            advantages, targets = losses.whiten(gains, real), gains + values
         else:
             each = losses.group_advantages(rewards.view(-1, config.group), config.scale).flatten()
             advantages, targets = each[:, None] * real, torch.zeros_like(values)
@@ -271,16 +263,11 @@ def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
         each = losses.clipped_policy_loss(ratio, extra["advantages"], config.clip_range)
         if "value" in model._modules:
             values = model.value(hidden).float()[..., 0]  # type: ignore[operator]
-            old = extra["values"], extra["targets"]
-            each = each + config.value_weight * losses.clipped_value_loss(
-                values, *old, config.clip_range
-            )
+            old = extra["values"], extra["targets"], config.clip_range
+            more = config.value_weight * losses.clipped_value_loss(values, *old)
         else:
-            each = each + extra["beta"][:, None] * losses.divergence(
-                policy - extra["reference"], "k2"
-            )
-        total, rows = (each * kept).sum(), kept.any(1)
-        tokens = kept.sum()
+            more = extra["beta"][:, None] * losses.divergence(policy - extra["reference"], "k2")
+        total, rows, tokens = ((each + more) * kept).sum(), kept.any(1), kept.sum()
         share = tokens / rows.sum().clamp(min=1)  # figures are of rows, sums of tokens
         figures = {n: (extra[n] * rows).sum() * share for n in ("reward", "kl", "length", "beta")}
         return Loss(total, total.detach(), tokens, figures)
