@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,28 +131,22 @@ class Chat:
                 self.forget()
             cache = self.recall(ids, len(ids) + limit) if alone else None
             known = len(self.held)
-            stream = None
-            if self.watch is not None:
-                nothing = Batch(torch.zeros(1, 0, dtype=torch.long))  # the reply stands alone
-                stream = TextStream(kit, nothing, None, self.watch)
+            nothing = Batch(torch.zeros(1, 0, dtype=torch.long))  # the reply stands alone
+            stream = self.watch and TextStream(kit, nothing, None, self.watch)
             draws = self.draws and replace(self.draws, first=len(self.messages))
             looks, ends = [look] if self.probs else [], Ends(kit.stops, watch=stream)
-            new = kit.batch([ids[known:]])
-            ((best,),) = kit.search(new, limit, draws, ends, looks, cache=cache)
+            how = draws, ends, looks
+            ((best,),) = kit.search(kit.batch([ids[known:]]), limit, *how, cache=cache)
         if cache is not None:
             self.held = [*ids, *best.tokens][: cache.used]
         text = kit.text(best.tokens)
         if stream is not None:
             stream.show(text)
         self.messages.append({"role": "assistant", "content": text})
-        choices = [
-            TokenChoice(
-                self.name(token),
-                math.exp(logprob),
-                dict([(self.name(id), p) for id, p in top if id != token][: self.probs]),
-            )
-            for token, logprob, top in zip(best.tokens, best.logprobs, tops, strict=False)
-        ]
+        choices = []
+        for token, logprob, top in zip(best.tokens, best.logprobs, tops, strict=False):
+            others = [(self.name(id), p) for id, p in top if id != token][: self.probs]
+            choices.append(TokenChoice(self.name(token), math.exp(logprob), dict(others)))
         figures = best.tokens, best.logprobs, best.logprob, best.finished, len(ids) - known
         return ChatReply(text, *figures, len(ids), choices or None, stream is not None)
 
@@ -161,10 +155,9 @@ class Chat:
         tokenizer = self.kit.text_tokenizer
         return tokenizer.readable(tokenizer.pieces([token])[0]).replace("\n", "⏎")
 
-    def recall(self, ids: Sequence[int], size: int) -> Cache:
+    def recall(self, ids: list[int], size: int) -> Cache:
         """The cache, with what it holds of the beginning of `ids` but the last, and room."""
-        both = zip(self.held, ids[:-1], strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both))
+        same = len(commonprefix([self.held, ids[:-1]]))
         self.held = self.held[:same]
         if self.cache is None or self.cache.size < size:
             larger = self.kit.model.cache(1, 2 * size)
@@ -221,8 +214,6 @@ def obey(chat: Chat, command: str = "help", words: str = "") -> bool:
         with chat.kit.edit(words.split()):  # which stops at what cannot be edited
             chat.edit = words.split()
     elif command == "save":
-        if not words:
-            raise UsageError("/save", "no file", "the name of one")
         text = json.dumps(chat.messages, ensure_ascii=False, indent=2) + "\n"
         write_whole(Path(words), text.encode())
     return command != "quit"

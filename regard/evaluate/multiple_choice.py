@@ -48,30 +48,27 @@ def read_questions(paths: Iterable[str | Path], words: Mapping[str, str]) -> lis
 
     A .tsv without header has text and label; `words` are what labels are called in prompts.
     """
-    tables = list[list[tuple[str, TableRow]]]()
+    tables = list[tuple[str, list[TableRow]]]()
     for path in paths:
-        names, (_, first) = None, next(split_rows(path, kind_of(path)), (0, []))
-        if kind_of(path) == "tsv" and "label" not in first:
-            names = ("text", "label")
-        tables.append([(f"reading {path}", row) for row in read_table(path, names=names)])
-        for _, row in tables[-1]:
-            needed = ("answer",) if "choices" in row.cells else ("label",)
-            check_columns(path, needed, row.cells, row.line)
-    labels = sorted(
-        {str(row.cells["label"]) for t in tables for _, row in t if "label" in row.cells}
-    )
+        bare = kind_of(path) == "tsv" and "label" not in next(split_rows(path, "tsv"), (0, []))[1]
+        rows = list(read_table(path, names=("text", "label") if bare else None))
+        tables.append((f"reading {path}", rows))
+        for line, cells in rows:
+            check_columns(path, ["answer" if "choices" in cells else "label"], cells, line)
+    every = [cells for _, rows in tables for _, cells in rows]
+    labels = sorted({str(cells["label"]) for cells in every if "label" in cells})
 
-    def question(doing: str, row: TableRow) -> Question:
-        options = [*map(str, row.cells.get("choices", [words.get(n, n) for n in labels]))]
-        right = row.cells.get("answer") if "choices" in row.cells else row.cells["label"]
-        place = right if "choices" in row.cells else labels.index(str(right))
-        place = options.index(str(right)) if str(right) in options else place
+    def question(doing: str, line: int, cells: Mapping[str, Any]) -> Question:
+        own = "choices" in cells
+        right, options = cells["answer" if own else "label"], cells["choices"] if own else labels
+        options = [str(option) for option in options]
+        place = options.index(str(right)) if str(right) in options else right
         if not isinstance(place, int) or not 0 <= place < len(options) > 1:
-            fault = f"line {row.line}: the answer {right!r} of {len(options)}: {options}"
+            fault = f"line {line}: the answer {right!r} of {len(options)}: {options}"
             raise DataError(doing, fault, "one of two or more, by its text or its place from 0")
-        return Question(row.cells, tuple(options), place)
+        return Question(cells, tuple(o if own else words.get(o, o) for o in options), place)
 
-    return [[question(*each) for each in table] for table in tables]
+    return [[question(doing, *row) for row in rows] for doing, rows in tables]
 
 
 def fill_template(template: str, cells: Mapping[str, Any]) -> str:
@@ -89,9 +86,8 @@ def score_options(
     """For each prompt the score of each of its options; what prompts share is read once."""
     tokenizer, rows, begins = kit.text_tokenizer, list[list[int]](), list[int]()
     start = [tokenizer.specials[role] for role in ("bos", "eos") if role in tokenizer.specials][:1]
-    for prompt, text in (
-        (p, text) for p, texts in zip(prompts, options, strict=True) for text in texts
-    ):
+    asked = ((p, text) for p, texts in zip(prompts, options, strict=True) for text in texts)
+    for prompt, text in asked:
         ids, spans = prompt_ids(tokenizer, prompt + text), tokenizer.offsets(prompt + text)
         before = len(prompt.rstrip())  # a blank before the answer counts with every answer
         begin = sum(end <= before for _, end in spans[: len(ids)])
@@ -127,7 +123,7 @@ def evaluate_fewshot(
     end = template.partition("{answer}")[2] + BETWEEN
     results = []
     for k in orders:
-        right = list[list[tuple[bool, bool]]]()  # plain and calibrated, of each order
+        right = list[list[list[bool]]]()  # plain and calibrated, of each order
         for order in range(orders[k]):
             chosen = np.random.default_rng(seed + order).permutation(len(pool))[:k]
             shots = [pool[n] for n in chosen]
@@ -137,17 +133,13 @@ def evaluate_fewshot(
             prior: dict[tuple[str, ...], Any] = dict.fromkeys(alike, -np.inf)
             for (_, options), row in list(zip(asked, scores, strict=True))[len(questions) :]:
                 prior[options] = np.logaddexp(prior[options], row - np.logaddexp.reduce(row))
-            right.append(
-                [
-                    (np.argmax(row) == q.answer, np.argmax(row - prior[q.options]) == q.answer)
-                    for row, q in zip(scores, questions, strict=False)
-                ]
-            )
+            judged = zip(questions, scores, strict=False)
+            both = [(q.answer, row, row - prior[q.options]) for q, row in judged]
+            right.append([[np.argmax(row) == answer for row in rows] for answer, *rows in both])
         hits = np.array(right)  # (orders, questions, 2)
         each, means, ends = hits[:, :, 0].mean(1), hits.mean((0, 1)), bootstrap(hits, seed)
-        results.append(
-            FewShotScore(*(k, means[0], *ends[:, 0], each.min(), each.max(), means[1], *ends[:, 1]))
-        )
+        figures = means[0], *ends[:, 0], each.min(), each.max(), means[1], *ends[:, 1]
+        results.append(FewShotScore(k, *figures))
     return results
 
 
@@ -163,25 +155,20 @@ def bootstrap(right: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:
 
 def evaluate_pairs(kit: Kit, path: str | Path, count: int | None, mean: bool) -> MinimalPairs:
     """Of which pairs the acceptable sentence is likelier; a tie is not right."""
-    seen, pairs = Counter[str](), []
+    seen, names, options = Counter[str](), list[tuple[str, str]](), list[tuple[str, str]]()
     for _, cells in read_table(path, ("sentence_good", "sentence_bad")):
         name = str(cells.get("UID", "all"))
         seen[name] += 1
         if count is None or seen[name] <= count:
-            pairs.append((name, str(cells.get("linguistics_term", name)), cells))
-    if not pairs:
+            names.append((name, str(cells.get("linguistics_term", name))))
+            options.append((cells["sentence_good"], cells["sentence_bad"]))
+    if not options:
         raise DataError(f"reading {path}", "no pairs", "one or more")
-    options = [(cells["sentence_good"], cells["sentence_bad"]) for *_, cells in pairs]
-    scores = score_options(kit, [""] * len(pairs), options, mean)
-    groups: list[dict[str, list[bool]]] = [{}, {}]
-    for (*names, _), (good, bad) in zip(pairs, scores, strict=True):
-        for group, name in zip(groups, names, strict=True):
-            group.setdefault(name, []).append(good > bad)
-
-    def share(right: Iterable[bool]) -> Accuracy:
-        listed = list(right)
-        return accuracy(sum(listed), len(listed))
-
-    by_name = [{name: share(group[name]) for name in sorted(group)} for group in groups]
-    total = share(good > bad for good, bad in scores)
-    return MinimalPairs(**vars(total), paradigms=by_name[0], phenomena=by_name[1])
+    right = [good > bad for good, bad in score_options(kit, [""] * len(options), options, mean)]
+    groups = list[dict[str, Accuracy]]()
+    for named in zip(*names, strict=True):
+        asked = Counter(named)
+        hits = Counter(name for name, is_right in zip(named, right, strict=True) if is_right)
+        groups.append({name: accuracy(hits[name], asked[name]) for name in sorted(asked)})
+    total = accuracy(sum(right), len(right))
+    return MinimalPairs(**vars(total), paradigms=groups[0], phenomena=groups[1])

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from regard.errors import DataError, UsageError
@@ -37,16 +37,13 @@ def find_template(tokenizer: Tokenizer) -> str | None:
 
 
 def encode_chat(
-    tokenizer: Tokenizer,
-    messages: Sequence[Message],
-    add_generation_prompt: bool = True,
-    template: str | None = None,
+    tokenizer: Tokenizer, messages: Sequence[Message], add_generation_prompt: bool = True
 ) -> list[int]:
-    """The ids of a conversation by the template (the folder's own), as the model was taught.
+    """The ids of a conversation by the folder's template, as the model was taught.
 
     Where a message spells a control token, such as <|im_end|>, it stays text.
     """
-    template = template or find_template(tokenizer)
+    template = find_template(tokenizer)
     if template is None:
         fix = f"put a {TEMPLATE_FILE} beside its tokenizer.json, or take an -Instruct model"
         raise DataError("reading a conversation", "a model without a chat template", "one", fix)
@@ -65,11 +62,10 @@ def encode_chat(
     named = {f"{role}_token": spelling for role, spelling in specials.items()}
     text = render(template, quoted, add_generation_prompt, **named)
     parts = re.split(f"{OPEN}(.*?){CLOSE}", text, flags=re.S)  # every second one was quoted
-    ids = [
-        tokenizer.encode(part, special=False, allow_special=number % 2 == 0)
-        for number, part in enumerate(parts)
-    ]
-    return [id for part in ids for id in part]
+    ids = list[int]()
+    for number, part in enumerate(parts):
+        ids += tokenizer.encode(part, special=False, allow_special=number % 2 == 0)
+    return ids
 
 
 def _checked(message: Any) -> Message:
@@ -80,23 +76,18 @@ def _checked(message: Any) -> Message:
 
 
 def render(
-    template: str,
-    messages: Sequence[Message],
-    add_generation_prompt: bool = True,
-    **specials: Any,
+    template: str, messages: Sequence[Message], add_generation_prompt: bool = True, **specials: Any
 ) -> str:
     """The text of a conversation, as transformers' `apply_chat_template` writes it.
 
     add_generation_prompt: whether the words that begin the model's answer stand at the end.
     specials: what else the template asks for by name, such as bos_token.
     """
-    names = {"tools": None, "documents": None, **specials}
+    names = {"tools": None, "documents": None, "add_generation_prompt": add_generation_prompt}
     chat = [dict(_checked(message)) for message in messages]
     compiled = _compile(template)
     try:
-        return str(
-            compiled.render(messages=chat, add_generation_prompt=add_generation_prompt, **names)
-        )
+        return str(compiled.render(names, messages=chat, **specials))
     except Exception as error:  # a template may fail as any program does
         line, trace = 0, error.__traceback__
         while trace is not None:
@@ -135,13 +126,10 @@ def _compile(template: str) -> Any:
     def raise_exception(message: str) -> None:
         raise jinja2.TemplateError(message)
 
-    def tojson(value: Any, ensure_ascii: bool = False, **how: Any) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, **how)  # Jinja's own writes HTML
-
     sandbox = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
     )
-    sandbox.filters["tojson"] = tojson
+    sandbox.filters["tojson"] = partial(json.dumps, ensure_ascii=False)  # its own writes HTML
     sandbox.globals["raise_exception"] = raise_exception
     sandbox.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from regard.train import TRAINING, Toml, Trained, Training
-from regard.train.config import BelowOne, DataConfig, LoRA, TrainConfig
+from regard.train.config import BelowOne, DataConfig, LoRA
 from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
 from regard.tune.results import Merged, Prediction
 from regard.verbs import FLAT, File, Files, ModelLike, Precision, takes, verb
@@ -313,24 +313,17 @@ def grpo(*args: Any, **named: Any) -> Trained:
     return _tune("grpo", *args, **named)
 
 
-def _tune(
-    name: str,
-    files: Any = None,
-    *,
-    model: Any = None,
-    dev: Any = None,
-    holdout: float | None = None,
-    config: TrainConfig = TRAINING,
-    **rest: Any,
-) -> Trained:
+def _tune(name: str, files: Any = None, **said: Any) -> Trained:
     from regard.train.runs import train_files
     from regard.tune import alignment, classification
 
     kind = (classification.KINDS | alignment.KINDS)[name]
-    own = [rest.pop(key) for key in ("head", "preference", "policy") if key in rest]
-    asked = {"init": model, "valid": dev, "holdout": holdout}
-    data = DataConfig(**{name: value for name, value in asked.items() if value is not None})
-    return train_files(kind, files, configs=(config, *(own or [kind.config()]), data), **rest)
+    own = [said.pop(key) for key in ("head", "preference", "policy") if key in said]
+    names = {"init": "model", "valid": "dev", "holdout": "holdout"}
+    asked = {field: said.pop(key, None) for field, key in names.items()}
+    data = DataConfig(**{field: value for field, value in asked.items() if value is not None})
+    configs = said.pop("config", TRAINING), *(own or [kind.config()]), data
+    return train_files(kind, files, configs=configs, **said)
 
 
 @verb

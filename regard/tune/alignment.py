@@ -6,16 +6,14 @@ run (`train/runs.py`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from regard.data.packing import Packed
@@ -23,6 +21,7 @@ from regard.data.token_store import Store
 from regard.data.windows import IGNORED, Source
 from regard.decode.loop import search_kit
 from regard.errors import UsageError
+from regard.files import write_whole
 from regard.interop.families import bind
 from regard.kit import Kit
 from regard.model.batch import Batch
@@ -50,13 +49,12 @@ SAMPLES, NEW = 3, 48  # samples at a validation, new tokens of each
 class SFT(LM):
     """Learns the answers of instruction data, prompts being read only."""
 
-    name, room, form = "sft", "tune", "lm"
+    name, room, form, rate = "sft", "tune", "lm", 2e-5
     config: type[Config] = AnswerConfig
 
     def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Small steps: the model knows its language already."""
-        rate = {"sft": 2e-5, "reward": 1e-5, "dpo": 1e-6}.get(self.name, 1e-6)
-        return {"lr": 10 * rate if said.get("lora") else rate, "weight_decay": 0.0}
+        return {"lr": (10 if said.get("lora") else 1) * self.rate, "weight_decay": 0.0}
 
     def decide(self, settings: RunSettings) -> None:
         """A model to begin with, and files."""
@@ -106,7 +104,7 @@ class SFT(LM):
 class RewardModel(SFT):
     """Learns one number for a prompt with its answer, higher for better ones (Bradley–Terry)."""
 
-    name, unit, beside = "reward", "prompts", ("head.*",)
+    name, unit, beside, rate = "reward", "prompts", ("head.*",), 1e-5
 
     def source(
         self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
@@ -138,14 +136,14 @@ class RewardModel(SFT):
 class DPO(RewardModel):
     """Learns to prefer chosen answers, measured against the model as it was."""
 
-    name, config = "dpo", PreferenceConfig
+    name, config, rate = "dpo", PreferenceConfig, 1e-6
     make_kit, samples = SFT.make_kit, SFT.samples
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
         """Log-probabilities of the model as it is, once and for all, and the loss against them."""
         for name, source in (("train", data.train), ("valid", data.valid)):
             if isinstance(source, Comparisons):
-                path = plan.folder / "data" / f"{name}.reference.npy"
+                path = plan.folder / "data" / f"{name}.reference.safetensors"
                 work = partial(read_reference, path, source, kit.model, plan)
                 source.reference = plan.world.lead(work)
         return {"loss": preference_loss(plan.own)}
@@ -189,7 +187,7 @@ class PPO(SFT):
         said = said[: len(store)] if train else said[-len(store) :]
         ids = [store[n].tolist() for n in range(len(store))]
         prompts = list(zip(said, ids, strict=True))
-        return Rollouts(prompts, plan.own, self.value, plan.seed, say, partial(autocast, plan))
+        return Rollouts(prompts, plan.own, self.value, plan.seed, say)
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Prompts to learn from, and others to measure with."""
@@ -203,7 +201,7 @@ class PPO(SFT):
             add_value_head(kit.model)
         for source in (data.train, data.held):
             assert isinstance(source, Rollouts)
-            source.kit, source.reward = kit, reward
+            source.kit, source.reward, source.autocast = kit, reward, partial(autocast, plan)
         return {"loss": policy_loss(plan.own)}
 
     def save(self, kit: Kit, model: Model, folder: Path) -> None:
@@ -212,7 +210,7 @@ class PPO(SFT):
         super().save(kit, model, folder)
         if value is not None:
             model.value = value
-            save_file({n: x.cpu() for n, x in value.state_dict().items()}, folder / VALUE)
+            write_whole(folder / VALUE, save({n: x.cpu() for n, x in value.state_dict().items()}))
 
     def restore(self, model: Model, folder: Path) -> Model:
         """With its value head."""
@@ -271,17 +269,14 @@ def reward_loss(model: Model, batch: Batch, labels: Tensor, *how: Any) -> Loss:
     ends = labels != IGNORED
     scores = model.head.out(model.hidden(batch)).float()[..., 0] * ends
     count = int(batch.documents.max()) + 1
-    scores, real = (
-        by_document(scores, batch.documents, count),
-        by_document(ends, batch.documents, count) > 0,
-    )
-    total = ranking_loss(scores, real).sum()
-    right = (scores[:, 0] > scores[:, 1]) & real[:, 1]
-    return Loss(total, total.detach(), real[:, 1].sum(), {"accuracy": right.sum()})
+    scores, real = (by_document(x, batch.documents, count) for x in (scores, ends))
+    total, paired = ranking_loss(scores, real > 0).sum(), real[:, 1] > 0
+    right = (scores[:, 0] > scores[:, 1]) & paired
+    return Loss(total, total.detach(), paired.sum(), {"accuracy": right.sum()})
 
 
 @torch.no_grad()
-def read_reference(path: Path, source: Comparisons, model: Model, plan: RunPlan) -> np.ndarray:
+def read_reference(path: Path, source: Comparisons, model: Model, plan: RunPlan) -> Tensor:
     """Log-probabilities (examples, 2) that the model gives the answers by now; kept in a file."""
     if not path.exists():
         training, ordered, parts = model.training, Comparisons(source.store, source.rows, None), []
@@ -291,14 +286,10 @@ def read_reference(path: Path, source: Comparisons, model: Model, plan: RunPlan)
             batch, labels = Batch(**examples.parts()).to(model.device), examples.labels
             with autocast(plan):
                 own = answer_logprobs(model, batch, labels.to(model.device), plan.own.per_token)
-            parts.append(own.float().cpu().numpy())
+            parts.append(own.float().cpu())
         model.train(training)
-        draft = path.with_suffix(".part")
-        with draft.open("wb") as file:
-            np.save(file, np.concatenate(parts))
-        os.replace(draft, path)
-    reference: np.ndarray = np.load(path)
-    return reference
+        write_whole(path, save({"reference": torch.cat(parts)}))
+    return load_file(path)["reference"]
 
 
 def autocast(plan: RunPlan) -> Any:

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from regard.data.order import shuffled
 from regard.data.tabular import check_columns, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
-from regard.data.token_store import Documents, Say, Store, prepare
-from regard.data.windows import IGNORED, Examples, check_index, mask_of, tensor
+from regard.data.token_store import Documents, Store, prepare
+from regard.data.windows import IGNORED, Examples, check_index
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError
+from regard.model.batch import pad_rows
 from regard.tokens.chat_template import encode_chat, find_template
 from regard.tokens.tokenizer import Tokenizer
 
@@ -61,28 +62,27 @@ def read_instructions(files: Sequence[str], kind: str, chat: bool) -> Iterator[I
                     if n and message["role"] == "assistant":
                         yield Instruction(place, turns[:n], [message["content"]])
                 continue
-            named = [names for names in ANSWERS[kind] if all(name in cells for name in names)]
-            if not named:
-                check_columns(file, ANSWERS[kind][0], cells, line)
-            values = [cells[name] for name in named[0]]
-            answers = values[0] if named[0] == ("answers",) else values
+            forms = ANSWERS[kind]
+            names = next((form for form in forms if cells.keys() >= set(form)), forms[0])
+            check_columns(file, names, cells, line)
+            answers = cells["answers"] if names == ("answers",) else [cells[n] for n in names]
             if "prompt" in cells:
                 prompt = cells["prompt"]
             elif answers and isinstance(answers[0], list):  # whole conversations
                 prompt = answers[0][:-1]
             else:
-                check_columns(file, ["instruction" if "input" in cells else "prompt"], cells, line)
+                wanted = "instruction" if cells.keys() & {"instruction", "input"} else "prompt"
+                check_columns(file, [wanted], cells, line)
                 task, given = cells["instruction"], cells.get("input")
                 prompt = f"{task}\n\n{given}" if given else task
                 if not chat:
                     given = f"### Input:\n{given}\n\n" if given else ""
                     prompt = f"### Instruction:\n{task}\n\n{given}### Response:\n"
             texts = [a[-1]["content"] if a and isinstance(a, list) else a for a in answers]
-            wrong = [text for text in texts if not isinstance(text, str)]
-            if wrong or not isinstance(prompt, str | list):
-                value = wrong[0] if wrong else prompt
-                fault = f"line {line}: {value!r}, a {type(value).__name__}"
-                raise DataError(f"reading {file}", fault, "a text, or a list of messages")
+            for value, kinds in [(prompt, str | list), *((text, str) for text in texts)]:
+                if not isinstance(value, kinds):
+                    fault = f"line {line}: {value!r}, a {type(value).__name__}"
+                    raise DataError(f"reading {file}", fault, "a text, or a list of messages")
             yield Instruction(place, prompt, texts)
 
 
@@ -109,12 +109,7 @@ def encode_instruction(
 
 
 def instruction_store(
-    path: Path,
-    files: Sequence[str],
-    tokenizer: Tokenizer,
-    kind: str,
-    length: int,
-    tell: tuple[Say, Say],
+    path: Path, files: Sequence[str], tokenizer: Tokenizer, kind: str, length: int, tell: Any
 ) -> Store:
     """A store with a side for the prompt and one for each answer; missing answers are empty.
 
@@ -159,7 +154,7 @@ class Comparisons:
 
     def __init__(self, store: Store, rows: int, seed: int | None, ends: bool = False) -> None:
         self.store, self.rows, self.seed, self.ends = store, max(rows, 1), seed, ends
-        self.reference: np.ndarray | None = None
+        self.reference: Tensor | None = None
         """Log-probabilities (examples, answers) that a frozen model gives the answers."""
 
     def count(self, epoch: int) -> int:
@@ -182,14 +177,8 @@ class Comparisons:
                 right = np.full(len(ids), IGNORED)
                 right[-1 if self.ends else -len(answer) :] = 0 if self.ends else answer
                 line.append(np.stack([ids, right, np.full(len(ids), document)]))
-            lines.append(np.concatenate(line, 1))
-        whole = np.empty((3, len(lines), max(line.shape[1] for line in lines)), np.int64)
-        whole[:] = np.array([0, IGNORED, -1])[:, None, None]
-        for row, filled in enumerate(lines):
-            whole[:, row, : filled.shape[1]] = filled
-        extra = {}
-        if self.reference is not None:
-            extra["reference"] = torch.from_numpy(self.reference[numbers])
-        mask = mask_of(whole[2] >= 0)
-        inputs, labels, documents = map(tensor, whole)
+            lines.append(np.concatenate(line, 1).tolist())
+        padded = zip(zip(*lines, strict=True), (0, IGNORED, -1), strict=True)
+        (inputs, mask), (labels, _), (documents, _) = (pad_rows(*side) for side in padded)
+        extra = {} if self.reference is None else {"reference": self.reference[numbers]}
         return Examples(inputs, labels, len(lines), mask=mask, documents=documents, extra=extra)

@@ -8,13 +8,14 @@ without them.
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from regard.loading import load_kit
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.tokens.chat_template import find_template
+from regard.train.data import Say
 from regard.train.objectives import Loss, token_logprobs
 from regard.tune import preference_losses as losses
 from regard.tune.config import PolicyConfig
@@ -41,6 +43,7 @@ from regard.tune.results import FrontierPoint
 
 Reward = Callable[[Sequence[str], Sequence[Any]], Sequence[float]]
 """(answers, their prompts) → a number for each."""
+Autocast = Callable[[], AbstractContextManager[Any]]
 Prompt = tuple[Any, list[int]]
 """What is asked: as it stood in the file, and its ids."""
 JUDGED = 64  # prompts that best-of-n is measured on
@@ -51,51 +54,41 @@ DOING = "rewarding answers"
 def open_reward(name: str, device: str) -> Reward:
     """The reward that a name means: the folder of a reward model, or `module:function`."""
     if Path(name).exists():
-        return reward_model(load_kit(name, device=device))
-    module, colon, function = name.partition(":")
-    if not colon:
-        expected = "a folder that `tune reward` made, or module:function"
-        raise UsageError("opening the reward", f"{name!r}", expected)
+        return partial(score_answers, load_kit(name, device=device))
     sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
-        for part in function.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise UsageError("opening the reward", str(error), "an importable function") from None
+        if ":" not in name:
+            raise ValueError(repr(name))
+        return pkgutil.resolve_name(name)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError, ValueError) as error:
+        expected = "a folder that `tune reward` made, or module:function"
+        raise UsageError("opening the reward", str(error), expected) from None
     finally:
         sys.path.pop(0)
-    return found  # type: ignore[no-any-return]
 
 
-def reward_model(kit: Kit) -> Reward:
-    """The score that a model with one output gives a prompt with its answer, at the last token."""
-    tokenizer = kit.text_tokenizer
+@torch.no_grad()
+def score_answers(kit: Kit, texts: Sequence[str], prompts: Sequence[Any]) -> list[float]:
+    """What a model with one output gives prompts with their answers, at the last token."""
+    tokenizer, scores = kit.text_tokenizer, list[float]()
     chat = find_template(tokenizer) is not None
-
-    @torch.no_grad()
-    def score(texts: Sequence[str], prompts: Sequence[Any]) -> list[float]:
-        scores: list[float] = []
-        for at in range(0, len(texts), ROWS):
-            asked = zip(prompts[at : at + ROWS], texts[at : at + ROWS], strict=True)
-            both = [encode_instruction(tokenizer, Instruction("", p, [t]), chat) for p, t in asked]
-            rows = [(start + end)[-(kit.room or 1 << 30) :] for start, end in both]
-            scores += kit.logits(rows)[:, 0].tolist()
-        return scores
-
-    return score
+    for at in range(0, len(texts), ROWS):
+        asked = zip(prompts[at : at + ROWS], texts[at : at + ROWS], strict=True)
+        both = [encode_instruction(tokenizer, Instruction("", p, [t]), chat) for p, t in asked]
+        rows = [(start + end)[-(kit.room or 1 << 30) :] for start, end in both]
+        scores += kit.logits(rows)[:, 0].tolist()
+    return scores
 
 
 def judge(reward: Reward, texts: Sequence[str], prompts: Sequence[Any]) -> Tensor:
     """A finite number for each answer, or an error that says what came instead."""
-    values = reward(list(texts), list(prompts))
-    scores = torch.as_tensor(values, dtype=torch.float32).cpu()
+    scores = torch.as_tensor(reward(list(texts), list(prompts)), dtype=torch.float32).cpu()
     if scores.shape != (len(texts),):
         fault = f"{tuple(scores.shape)} rewards for {len(texts)} answers"
         raise DataError(DOING, fault, "one number for each")
-    if not bool(scores.isfinite().all()):
-        place = int((~scores.isfinite()).nonzero()[0])
-        raise DataError(DOING, f"{float(scores[place])} for {texts[place]!r}", "finite numbers")
+    for text, score in zip(texts, scores.tolist(), strict=True):
+        if not math.isfinite(score):
+            raise DataError(DOING, f"{score} for {text!r}", "finite numbers")
     return scores
 
 
@@ -121,7 +114,7 @@ def draw_answers(
 
 @torch.no_grad()
 def read_answers(
-    kit: Kit, ids: Tensor, labels: Tensor, autocast: Callable[[], AbstractContextManager[Any]]
+    kit: Kit, ids: Tensor, labels: Tensor, autocast: Autocast
 ) -> tuple[Tensor, Tensor, Tensor]:
     """What policy, reference and value head say of drawn answers: each (B, T), on the CPU."""
     model, parts = kit.model, []
@@ -142,8 +135,8 @@ def read_answers(
 def add_value_head(model: Model) -> nn.Linear:
     """A map from final vectors to the reward that is expected, zero at the start."""
     value = model.value = nn.Linear(model.config.width, 1).to(model.device)
-    nn.init.zeros_(value.weight)
-    nn.init.zeros_(value.bias)
+    for weight in value.parameters():
+        nn.init.zeros_(weight)
     return value
 
 
@@ -152,20 +145,15 @@ class Rollouts:
 
     kit: Kit
     reward: Reward
+    autocast: Autocast = nullcontext
 
     def __init__(
-        self,
-        prompts: Sequence[Prompt],
-        config: PolicyConfig,
-        value: bool,
-        seed: int,
-        say: Callable[[str], None],
-        autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        self, prompts: Sequence[Prompt], config: PolicyConfig, value: bool, seed: int, say: Say
     ) -> None:
         self.prompts, self.config, self.value = prompts, config, value
-        self.seed, self.say, self.autocast = seed, say, autocast
+        self.seed, self.say = seed, say
         self.drawn: dict[str, Tensor] = {}
-        """The rollout: rows first; its number is `epoch`, the weight of the divergence `beta`."""
+        """The rollout: rows first, each with the weight `beta` of its divergence; and `epoch`."""
 
     def count(self, epoch: int) -> int:
         """Minibatches of a rollout, in all its passes."""
@@ -185,18 +173,15 @@ class Rollouts:
         labels = rows.pop("labels")
         kept = labels != IGNORED
         width = int(kept.any(0).nonzero().max()) + 1
-        extra = {n: x[:, :width] if x.dim() > 1 else x for n, x in rows.items() if n != "inputs"}
-        extra["beta"] = self.drawn["beta"].expand(len(chosen))
-        return Examples(rows["inputs"][:, :width], labels[:, :width], int(kept.sum()), extra=extra)
+        extra = {name: x[:, :width] if x.dim() > 1 else x for name, x in rows.items()}
+        return Examples(extra.pop("inputs"), labels[:, :width], int(kept.sum()), extra=extra)
 
     def collect(self, epoch: int) -> dict[str, Tensor]:
         """Draw answers to the next prompts, reward them, and say how good each token was."""
         config, total = self.config, len(self.prompts)
         asked = config.answers // config.group
-        order = []
-        for place in range(epoch * asked, (epoch + 1) * asked):
-            passed, at = divmod(place, total)
-            order.append(int(shuffled(np.array([at]), total, self.seed, passed)[0]))
+        passes = (divmod(place, total) for place in range(epoch * asked, (epoch + 1) * asked))
+        order = [int(shuffled(np.array([at]), total, self.seed, n)[0]) for n, at in passes]
         prompts = [self.prompts[n] for n in order for _ in range(config.group)]
         kit, draws = self.kit, (self.seed, epoch * config.answers)
         training = kit.model.training
@@ -213,18 +198,15 @@ class Rollouts:
             self.say(f"warning: rollout {epoch}: a constant reward, {fault}: nothing to learn")
         real = labels != IGNORED
         apart = policy - reference  # k1, at each token
-        beta = float(self.drawn["beta"]) if self.drawn else config.beta
+        beta = float(self.drawn["beta"][0]) if self.drawn else config.beta
         if config.target_kl is not None and epoch:
             beta = losses.adapt_beta(beta, float(apart.sum(1).mean()), config.target_kl)
         if self.value:
             last = real.int().cumsum(1).argmax(1)
             paid = -beta * apart
             paid[torch.arange(len(paid)), last] += rewards
-            advantages = losses.generalized_advantages(
-                paid, values, real, config.gamma, config.decay
-            )
-            targets = advantages + values
-            advantages = losses.whiten(advantages, real)
+            gains = losses.generalized_advantages(paid, values, real, config.gamma, config.decay)
+            advantages, targets = losses.whiten(gains, real), gains + values
         else:
             each = losses.group_advantages(rewards.view(-1, config.group), config.scale).flatten()
             advantages, targets = each[:, None] * real, torch.zeros_like(values)
@@ -232,7 +214,7 @@ class Rollouts:
             **{"inputs": ids[:, :-1], "labels": labels, "before": policy, "reference": reference},
             **{"advantages": advantages, "values": values, "targets": targets},
             **{"reward": rewards, "kl": apart.sum(1), "length": real.sum(1).float()},
-            **{"epoch": torch.tensor(epoch), "beta": torch.tensor(beta)},
+            **{"epoch": torch.tensor(epoch), "beta": torch.full_like(rewards, beta)},
         }
 
     def measure_frontier(self) -> dict[str, Any]:
@@ -281,16 +263,11 @@ def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
         each = losses.clipped_policy_loss(ratio, extra["advantages"], config.clip_range)
         if "value" in model._modules:
             values = model.value(hidden).float()[..., 0]  # type: ignore[operator]
-            old = extra["values"], extra["targets"]
-            each = each + config.value_weight * losses.clipped_value_loss(
-                values, *old, config.clip_range
-            )
+            old = extra["values"], extra["targets"], config.clip_range
+            more = config.value_weight * losses.clipped_value_loss(values, *old)
         else:
-            each = each + extra["beta"][:, None] * losses.divergence(
-                policy - extra["reference"], "k2"
-            )
-        total, rows = (each * kept).sum(), kept.any(1)
-        tokens = kept.sum()
+            more = extra["beta"][:, None] * losses.divergence(policy - extra["reference"], "k2")
+        total, rows, tokens = ((each + more) * kept).sum(), kept.any(1), kept.sum()
         share = tokens / rows.sum().clamp(min=1)  # figures are of rows, sums of tokens
         figures = {n: (extra[n] * rows).sum() * share for n in ("reward", "kl", "length", "beta")}
         return Loss(total, total.detach(), tokens, figures)

@@ -217,7 +217,7 @@ with regard.settings(device="cpu", quiet=True):
 """
 
 
-@pytest.mark.parametrize("kind", ["dpo", "ppo"])
+@pytest.mark.parametrize("kind", ["dpo", pytest.param("ppo", marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_bits(inputs, prompts, tmp_path, monkeypatch, kind):
     files = str(inputs[1] if kind == "dpo" else prompts)
     (tmp_path / "judge_a.py").write_text(inspect.getsource(count_a))
@@ -231,7 +231,7 @@ def test_a_killed_run_ends_with_the_same_bits(inputs, prompts, tmp_path, monkeyp
     words = dict(kind=kind, files=files, model=str(inputs[0]), out=str(out))
     words["config"] = OFTEN | {"steps": 14}
     words["own"] = f"dict(policy=regard.{how})" if own else {}
-    reference = out / "data" / "train.reference.npy"
+    reference = out / "data" / "train.reference.safetensors"
     stamps, log = set(), out / "metrics.jsonl"
     for until in (5, None):  # not where checkpoints are, and within a rollout
         process = subprocess.Popen([sys.executable, "-c", CODE.format(**words)])

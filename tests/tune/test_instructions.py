@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
+import torch
 
 from regard.data.packing import Packed
 from regard.data.windows import IGNORED
@@ -147,5 +147,5 @@ def test_a_row_of_comparisons_holds_each_answer_as_a_document(write, letters):
     ends = Comparisons(ranked, 2, None, ends=True).batch(0, 0)
     marked = ends.inputs[ends.labels == 0].tolist()
     assert marked == [letters.specials["eos"]] * 5
-    source.reference = np.arange(6, dtype=np.float32).reshape(2, 3)
+    source.reference = torch.arange(6.0).view(2, 3)
     assert source.batch(0, 0).extra["reference"].tolist() == [[0, 1, 2], [3, 4, 5]]
