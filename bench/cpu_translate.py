@@ -105,7 +105,7 @@ def prepare_ctranslate2(settings: Settings, kind: str, shape: str) -> Run:
     """CTranslate2 with the same weights."""
     import ctranslate2  # type: ignore[import-not-found, unused-ignore]
 
-    from regard.interop.ct2 import build_spec
+    from tools.ctranslate2_folder import build_spec
 
     names = ["</s>", "<unk>", *(f"t{n}" for n in range(2, SHAPES[shape][2] - 1)), "<start>"]
     with tempfile.TemporaryDirectory() as folder:

@@ -26,12 +26,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the
 
 import torch
 
-from regard.interop.ct2 import save_ctranslate2
 from regard.kit import Kit
 from regard.loading import load_kit
 from regard.translation.config import TranslateConfig
 from regard.translation.translator import Translator
 from regard.translation.worker_pool import WorkerPool, start_workers
+from tools.ctranslate2_folder import save_ctranslate2
 
 Peer = Callable[[TranslateConfig], object]
 

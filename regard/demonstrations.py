@@ -13,9 +13,9 @@ from typing import cast
 from regard.ambient import current, note
 from regard.files import check_new
 from regard.result import Grid, Result, Row, shown
-from regard.verbs import verb
+from regard.verbs import Count, verb
 
-STEPS, KNOWN, ASKED = 600, 6000, 200  # of training; pairs that are read, and others to be answered
+KNOWN, ASKED = 6000, 200  # pairs that are read, and others to be answered
 
 
 @dataclass(frozen=True)
@@ -48,23 +48,6 @@ class DateDemo(Result):
         yield "\n".join(["try next:", *(f"  {line}" for line in self.next)])
 
 
-@verb
-def demo(*, out: str | Path = "regard-demo") -> DateDemo:
-    """Train a Transformer that reads dates, in half a minute, and say what to try next.
-
-    Args:
-        out: the folder it writes, new or empty.
-
-    Example:
-        >>> regard.demo(out="demo").right
-        198
-        $ regard demo
-        $ regard demo --out dates
-        $ regard demo --seed 3 --json
-    """
-    return train_on_dates(Path(out))
-
-
 def make_dates(count: int, seed: int) -> list[tuple[str, str]]:
     """Pairs such as ("Sunday 3 May 1998", "1998-05-03"), no day twice."""
     dice, first = random.Random(seed), date(1900, 1, 1).toordinal()
@@ -78,12 +61,28 @@ def make_dates(count: int, seed: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def train_on_dates(out: Path, steps: int = STEPS) -> DateDemo:
-    """Train a small encoder-decoder on pairs of characters, and ask it for other days."""
+@verb
+def demo(*, steps: Count = 600, out: str | Path = "regard-demo") -> DateDemo:
+    """Train a Transformer that reads dates, in half a minute.
+
+    It says how many unseen dates are right, and what to try next.
+
+    Args:
+        steps: of training.
+        out: the folder it writes, new or empty.
+
+    Example:
+        >>> regard.demo(steps=2, out="demo").asked
+        200
+        $ regard demo
+        $ regard demo --out dates
+        $ regard demo --seed 3 --json
+    """
     from regard.train import seq2seq
     from regard.train.config import DataConfig, ShapeConfig, TrainConfig
     from regard.train.results import Run
 
+    out = Path(out)
     check_new(out, "running the demonstration")
     pairs = make_dates(KNOWN + ASKED, current().seed)
     known, asked = pairs[:KNOWN], pairs[KNOWN:]

@@ -7,7 +7,7 @@ from datetime import date, datetime
 import pytest
 
 import regard
-from regard.demonstrations import make_dates, train_on_dates
+from regard.demonstrations import make_dates
 from regard.errors import UsageError
 
 
@@ -22,7 +22,7 @@ def test_dates_are_right_and_no_day_comes_twice():
 
 
 def test_a_demonstration_leaves_a_model_and_says_what_to_try(tmp_path):
-    shown = train_on_dates(tmp_path / "demo", steps=2)
+    shown = regard.demo(steps=2, out=tmp_path / "demo")
     assert shown.asked == 200 and 0 <= shown.right <= 200 and len(shown.answers) == 8
     assert "try next:\n  regard translate" in str(shown)
     kit = regard.load(tmp_path / "demo/run/final")

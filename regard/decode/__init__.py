@@ -183,7 +183,9 @@ def chat(
     edit: EditsLike = (),
     watch: Callable[[str], None] | None = None,
 ) -> ChatReply | Iterator[ChatReply | Failed]:
-    """Talk with a model by its folder's chat template; lines that begin with / are commands.
+    """Talk with a model by its folder's chat template.
+
+    Lines that begin with / are commands.
 
     Without words on the command line, the lines of a terminal or pipe are asked in turn, and the
     history is kept; /help lists the commands. `regard.Chat` is such a conversation in Python.

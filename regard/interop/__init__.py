@@ -61,26 +61,23 @@ def check(model: ModelLike, *, properties: bool = False) -> CheckReport:
 
 
 @verb
-def export(
-    form: Literal["ctranslate2", "int8", "arpa"], model: ModelLike, out: str | Path
-) -> Exported:
-    """Write a model for CTranslate2, with int8 weights, or as ARPA.
+def export(form: Literal["int8", "arpa"], model: ModelLike, out: str | Path) -> Exported:
+    """Write a model with int8 weights, or n-grams as ARPA.
 
     Args:
-        form: ctranslate2 is for that engine (extra ctranslate2), int8 takes a quarter of the room,
-            arpa writes n-grams as text.
+        form: int8 takes a quarter of the room, arpa writes n-grams as text. Folders for CTranslate2
+            are made by tools/ctranslate2_folder.py.
         model: what `regard.load` opens; for arpa, n-grams.
         out: a new or empty folder; for arpa a new file.
 
     Example:
         >>> regard.export("int8", "folder", "out").bytes
-        $ regard export ctranslate2 folder out
+        $ regard export int8 folder out --json
         $ regard export int8 folder out
         $ regard export arpa ngrams out.arpa
     """
     from regard.files import cannot_write, is_taken
     from regard.history.ngram_model import NgramModel
-    from regard.interop import ct2
     from regard.interop.folder import INT8
     from regard.kit import Kit
     from regard.loading import load_kit
@@ -95,13 +92,6 @@ def export(
         if form == "arpa":
             ngrams = model if isinstance(model, NgramModel) else NgramModel.open(Path(str(model)))
             _save_arpa(ngrams, place)
-        elif form == "ctranslate2":
-            ct2.import_specs()  # before minutes are spent
-            kit = model if isinstance(model, Kit) else load_kit(model)
-            if kit.adapters:
-                fault, fix = "a model with adapters", "regard tune merge first"
-                raise UsageError("exporting", fault, "one without", fix)
-            ct2.save_ctranslate2(kit, place)
         else:
             kit = model if isinstance(model, Kit) else load_kit(model)
             kit.save(place, stored=INT8)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
-
-from rich.cells import cell_len
 
 from regard.tokens.tokenizer import Side, Tokenizer
 
@@ -30,12 +29,18 @@ def token_labels(tokenizer: Tokenizer, tokens: Sequence[int], side: Side) -> lis
     return [known[token] for token in tokens]
 
 
+def cell_width(text: str) -> int:
+    """Columns that a text takes on a terminal; rich knows it too, but need not be there."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
+
+
 def fit(text: str, width: int) -> str:
     """A token in so many columns: cut or filled, and control characters shown."""
     text = "".join("⏎" if c == "\n" else c if c.isprintable() else "·" for c in text.strip(" "))
     text = text or "␣"
-    if cell_len(text) > width:
-        while cell_len(text) > width - 1:
+    if cell_width(text) > width:
+        while cell_width(text) > width - 1:
             text = text[:-1]
         text += "…"
-    return text + " " * (width - cell_len(text))
+    return text + " " * (width - cell_width(text))

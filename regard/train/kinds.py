@@ -157,8 +157,8 @@ class TextKind(RunKind):
             else:
                 expected = f"one of {', '.join(KINDS)}, or a folder"
                 raise UsageError("choosing tokens", f"{asked!r}", expected)
-            if plan.own.encoder is not None:
-                tokenizer = tokenizer.with_source(source_tokenizer(plan.own.encoder))
+            if encoder := getattr(plan.own, "encoder", None):
+                tokenizer = tokenizer.with_source(source_tokenizer(encoder))
             draft = folder / ".tokenizer"
             shutil.rmtree(draft, ignore_errors=True)
             tokenizer.save(draft)

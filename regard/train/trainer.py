@@ -130,14 +130,12 @@ class Carry:
 
     def restore(self, files: dict[str, dict[str, Tensor]], world: World) -> None:
         """Take the states from a checkpoint of as many processes as there are now."""
-        own = checkpoint.own_rank(files.get("carried", {}), world.rank)
-        if not own:
-            return
-        self.past = self.model.carry(len(next(iter(own.values()))))
-        self.past.states = [
-            tuple(own[f"{layer}-{part}"].to(old) for part, old in enumerate(state))
-            for layer, state in enumerate(self.past.states)
-        ]
+        if own := checkpoint.own_rank(files.get("carried", {}), world.rank):
+            self.past = self.model.carry(len(next(iter(own.values()))))
+            self.past.states = [
+                tuple(own[f"{layer}-{part}"].to(old) for part, old in enumerate(state))
+                for layer, state in enumerate(self.past.states)
+            ]
 
 
 class Trainer:

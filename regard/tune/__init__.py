@@ -330,7 +330,9 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
 def predict(
     model: ModelLike, path: File, *, text: str | None = None, precision: Precision = "auto"
 ) -> Iterator[Prediction]:
-    """What a tuned model says of each text of a file: its class, its number, or its words' tags.
+    """What a tuned model says of each text of a file.
+
+    Its class, its number, or the tags of its words.
 
     Args:
         model: the folder `final` of `regard tune`, a classifier of transformers, or an opened Kit.

@@ -18,7 +18,7 @@ from regard.result import Result
 from tests.golden.cases import CASES
 from tests.golden.run import EXPECTED, call, comparable, differences, parse
 
-SLOW = {"verify"}  # minutes
+SLOW = {"verify", "demo"}  # minutes; seconds that differ
 WRITTEN = ("out", "folder", "weights", "last_weights")  # where this call wrote, not that one
 
 

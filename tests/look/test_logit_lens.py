@@ -80,7 +80,7 @@ def test_the_last_layer_gives_the_models_scores(name):
         torch.testing.assert_close(some[:, 1, 0], found[:, 1, 6])
         torch.testing.assert_close(some[:, 0, 1], found[:, 0, 5])
     else:
-        with pytest.raises(UsageError, match="first position"):
+        with pytest.raises(UsageError, match="one answer for a row"):
             lens_scores(kit.hooked, batch, torch.zeros(2, 1).long())
 
 

@@ -12,10 +12,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from regard.cli.main import main
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.errors import DataError
-from regard.interop.ct2 import check_shape
 from regard.kit import Kit
 from regard.model import presets
 from regard.model.batch import pad_rows
@@ -23,6 +21,7 @@ from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import CORPUS
+from tools.ctranslate2_folder import check_shape, main
 
 LIMIT = 60  # tokens; at a limit, CTranslate2 takes an answer without an end before one with it
 SENTENCES = [text[n:end] for text in CORPUS[:3] for n in (0, 3, 9, 21) for end in (30, 40, None)]
@@ -97,7 +96,7 @@ def export(kit: Kit, tmp_path: Path) -> Any:
     ctranslate2 = pytest.importorskip("ctranslate2")
     folder, out = tmp_path / "folder", tmp_path / "out"
     kit.save(folder)
-    assert main(["export", "ctranslate2", str(folder), str(out), "-q"]) == 0
+    assert main([str(folder), str(out)]) == 0
     assert {"tokenizer.json", "model.bin"} <= {file.name for file in out.iterdir()}
     return ctranslate2.Translator(str(out), compute_type="float32")
 
@@ -165,7 +164,7 @@ def test_without_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    assert main(["export", "ctranslate2", "folder", str(tmp_path / "out")]) == 1
+    assert main(["folder", str(tmp_path / "out")]) == 1
     assert "regard[ctranslate2]" in capsys.readouterr().err
 
 
@@ -173,6 +172,6 @@ def test_a_folder_that_holds_something_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine").write_text("")
-    assert main(["export", "ctranslate2", "folder", str(tmp_path)]) == 2
+    assert main(["folder", str(tmp_path)]) == 2
     assert "is there already" in capsys.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]

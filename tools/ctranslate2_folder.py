@@ -1,13 +1,15 @@
-"""A translation model for CTranslate2, a C++ engine (github.com/OpenNMT/CTranslate2).
+"""A translator → a folder for CTranslate2, a C++ engine: ctranslate2_folder.py MODEL FOLDER.
 
-Its package, the extra `ctranslate2`, is imported where it is used: nothing else here needs it.
+MODEL is what `regard.load` opens. Needs the extra `ctranslate2` (github.com/OpenNMT/CTranslate2).
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +19,14 @@ from regard.core.block import Block
 from regard.core.position import Learned, sinusoidal
 from regard.core.stack import Stack
 from regard.errors import DataError, RegardError, UsageError
+from regard.files import is_taken
 from regard.interop.side import start_id
+from regard.kit import Kit
+from regard.loading import load_kit
 from regard.model.config import ModelConfig, TextConfig, find_unusual
 from regard.model.fronts import TextFront
 from regard.model.model import Model
 from regard.model.precision import join_maps
-
-if TYPE_CHECKING:
-    from regard.kit import Kit
 
 DOING = "exporting to CTranslate2"
 ACTIVATIONS = {
@@ -176,3 +178,33 @@ def fill_norm(spec: Any, norm: nn.Module) -> None:
 def plain(weight: Tensor) -> Tensor:
     """A weight in float32, on the CPU."""
     return weight.detach().float().cpu().contiguous()
+
+
+def convert(model: str, out: Path) -> None:
+    """Open a model and write the folder, which must be new or empty."""
+    if is_taken(out):
+        raise UsageError("exporting", f"{out} is there already", "a new or empty folder")
+    import_specs()  # before minutes are spent
+    kit = load_kit(model)
+    if kit.adapters:
+        raise UsageError("exporting", "a model with adapters", "one without", "regard tune merge")
+    save_ctranslate2(kit, out)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", help="a folder, or the name of a model in the box")
+    parser.add_argument("folder", type=Path, help="the folder to write")
+    options = parser.parse_args(arguments)
+    try:
+        convert(options.model, options.folder)
+    except RegardError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(f"wrote {options.folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
