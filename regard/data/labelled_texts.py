@@ -138,9 +138,9 @@ def tagged(path: Path | str, sentence: ConllSentence, column: str | None) -> Lab
 
 def sort_classes(labels: Sequence[str]) -> list[str]:
     """Each label once: numbers by size, others by their letters."""
-    found = set(labels)
-    whole = all(label.removeprefix("-").isdecimal() for label in found)
-    return sorted(found, key=int) if whole else sorted(found)
+    classes = set(labels)
+    whole = all(label.removeprefix("-").isdecimal() for label in classes)
+    return sorted(classes, key=int) if whole else sorted(classes)
 
 
 def read_number(example: LabelledText) -> float:

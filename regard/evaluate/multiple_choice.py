@@ -127,8 +127,8 @@ def evaluate_fewshot(
         for order in range(orders[k]):
             chosen = np.random.default_rng(seed + order).permutation(len(pool))[:k]
             shots = [pool[n] for n in chosen]
-            told = [fill_template(template, q.cells) + q.options[q.answer] + end for q in shots]
-            prompts = ["".join(told) + fill_template(template, cells) for cells, _ in asked]
+            examples = [fill_template(template, q.cells) + q.options[q.answer] + end for q in shots]
+            prompts = ["".join(examples) + fill_template(template, cells) for cells, _ in asked]
             scores = score_options(kit, prompts, [options for _, options in asked], mean)
             prior: dict[tuple[str, ...], Any] = dict.fromkeys(alike, -np.inf)
             for (_, options), row in list(zip(asked, scores, strict=True))[len(questions) :]:

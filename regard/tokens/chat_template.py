@@ -99,8 +99,8 @@ def render(
 def _broken(template: str, line: int, error: Exception) -> DataError:
     lines = template.splitlines()
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-    found = f"line {line}: {text[:200]}: {error}" if line else str(error)
-    return DataError(DOING, found, "messages that it takes", f"check roles, or {TEMPLATE_FILE}")
+    fault = f"line {line}: {text[:200]}: {error}" if line else str(error)
+    return DataError(DOING, fault, "messages that it takes", f"check roles, or {TEMPLATE_FILE}")
 
 
 @cache

@@ -262,8 +262,8 @@ class Trainer:
         own: list[float] = [self.asked]
         if timed := self.config.minutes is not None:  # one clock for all
             own.append(time.perf_counter() - self.began)
-        told = [torch.full_like(sums["loss"], value) for value in own]
-        summed = self.world.sum(torch.stack([*told, *sums.values()]))
+        figures = [torch.full_like(sums["loss"], value) for value in own]
+        summed = self.world.sum(torch.stack([*figures, *sums.values()]))
         stop, *rest, length = torch.cat([summed, norm[None]]).tolist()
         self.stopping = stop > 0
         self.state.seconds = rest.pop(0) / self.world.size if timed else 0.0

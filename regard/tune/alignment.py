@@ -171,8 +171,8 @@ class PPO(SFT):
             ("max_new", values["max_new"] >= values["length"], "less than length, for prompts"),
         ):
             if wrong:
-                found = f"{name} = {values[name]!r}"
-                raise UsageError(f"configuring `tune {self.name}`", found, expected)
+                problem = f"{name} = {values[name]!r}"
+                raise UsageError(f"configuring `tune {self.name}`", problem, expected)
         if Path(values["reward"]).exists():
             values["reward"] = str(Path(values["reward"]).resolve())
         values["workers"] = 0

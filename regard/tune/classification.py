@@ -65,7 +65,7 @@ HELD_OUT = 0.1  # share of the texts that are validated on without a file for it
 # Data ---------------------------------------------------------------------------------------------
 
 
-class Rows:
+class LabelledRows:
     """Texts in batches of so many rows, those of like length together.
 
     With a seed, for training, they come shuffled; each stretch of a few batches is sorted by
@@ -322,7 +322,7 @@ class HeadKind(RunKind):
         task = find_task("several" if own.several else self.name, plan, train)
         limit = max_tokens_of(kit, f"tuning {kit.path}", asked=plan.train.length)
 
-        def encode(examples: list[LabelledText], seed: int | None) -> Rows:
+        def encode(examples: list[LabelledText], seed: int | None) -> LabelledRows:
             """Ids and labels; texts that are too long are cut or left out, counted."""
             rows, long = encode_texts(tokenizer, [e.text for e in examples], limit)
             if long:
@@ -333,7 +333,7 @@ class HeadKind(RunKind):
                 raise DataError("encoding texts", "all of them are too long", "some that fit")
             answers = [label_of(examples[n], task, rows[n], tokenizer) for n in kept]
             pad = tokenizer.specials.get("pad", 0)
-            return Rows([rows[n] for n in kept], answers, own.rows, pad, seed)
+            return LabelledRows([rows[n] for n in kept], answers, own.rows, pad, seed)
 
         source, checked = encode(train, plan.seed), encode(valid, None) if valid else None
         seen = {tuple(row) for row in source.ids}
@@ -370,7 +370,7 @@ class HeadKind(RunKind):
                 return model.head.pool(model.hidden(batch), batch.mask)
 
             for source in (data.train, data.valid):
-                if isinstance(source, Rows):  # the body is frozen: it reads all texts once
+                if isinstance(source, LabelledRows):  # the body is frozen: it reads all texts once
                     vectors = run_rows(model, source.ids, data.tokenizer, pooled)
                     source.features = torch.stack(vectors)
         return kit
@@ -386,7 +386,7 @@ class HeadKind(RunKind):
     def figures(self, data: RunData, model: Model) -> dict[str, float]:
         """Accuracy and macro F1 on the validation texts."""
         source = data.valid
-        assert isinstance(source, Rows)
+        assert isinstance(source, LabelledRows)
         if source.features is None:
             scores = run_rows(model, source.ids, data.tokenizer)
         else:

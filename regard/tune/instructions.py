@@ -73,11 +73,11 @@ def read_instructions(files: Sequence[str], kind: str, chat: bool) -> Iterator[I
             else:
                 wanted = "instruction" if cells.keys() & {"instruction", "input"} else "prompt"
                 check_columns(file, [wanted], cells, line)
-                task, given = cells["instruction"], cells.get("input")
-                prompt = f"{task}\n\n{given}" if given else task
+                task, context = cells["instruction"], cells.get("input")
+                prompt = f"{task}\n\n{context}" if context else task
                 if not chat:
-                    given = f"### Input:\n{given}\n\n" if given else ""
-                    prompt = f"### Instruction:\n{task}\n\n{given}### Response:\n"
+                    context = f"### Input:\n{context}\n\n" if context else ""
+                    prompt = f"### Instruction:\n{task}\n\n{context}### Response:\n"
             texts = [a[-1]["content"] if a and isinstance(a, list) else a for a in answers]
             for value, kinds in [(prompt, str | list), *((text, str) for text in texts)]:
                 if not isinstance(value, kinds):
