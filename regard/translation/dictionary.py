@@ -7,11 +7,12 @@ that the sentence needs: entarté, pie or throw a pie at → threw a pie at.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 from regard.data.word_frequencies import Span, key, unpack, word_spans, words
 
@@ -20,7 +21,9 @@ ENTRIES_FILE = "dictionary.tsv.xz"
 them and " | " between translations; lines in the order of their bytes, in lower case."""
 FORMS_FILE = "forms.tsv.xz"
 """Beside the weights: inflected form TAB lemma, in the order of the bytes."""
-SELDOM = 10  # a word that training had less often needs a hint; commoner ones fare worse with it
+RULES_FILE = "glossary.json"
+Rules = Mapping[str, Any]
+SELDOM = 20  # a word that training had less often needs a hint; commoner ones fare worse with it
 SELDOM_IDIOM = 500  # an idiom, whose rarest word is commoner by itself
 STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
 CHOICES = 4  # translations in a hint
@@ -44,11 +47,18 @@ class Entry(NamedTuple):
     """The one that most sources agree on first."""
     elsewhere: tuple[str, ...] = ()
     """What it became in an example."""
+    firm: bool = False
+    """Whether it is to be written as it stands."""
 
     @property
     def choices(self) -> list[str]:
         """What a hint says."""
         return list(dict.fromkeys([*self.translations[:CHOICES], *self.elsewhere]))
+
+    def alone(self, n: int, firm: bool) -> Entry:
+        """The entry with its nth translation."""
+        choices = self.choices
+        return self._replace(translations=[choices[n % len(choices)]], elsewhere=(), firm=firm)
 
 
 class SortedLines:
@@ -147,8 +157,11 @@ def read_dictionary(files: Mapping[str, bytes]) -> Dictionary | None:
 class Hinter:
     """Writes hints into sentences for a model that was trained to read them."""
 
-    def __init__(self, dictionary: Dictionary, counts: Mapping[str, int], others: Others) -> None:
+    def __init__(
+        self, dictionary: Dictionary, counts: Mapping[str, int], others: Others, rules: Rules
+    ) -> None:
         self.dictionary, self.counts, self.others = dictionary, counts, others
+        self.source, self.target = rules.get("source", {}), rules.get("target", {})
 
     def find(self, text: str) -> list[Entry]:
         """Entries of rare words, and of idioms, with what they became elsewhere."""
@@ -158,9 +171,25 @@ class Hinter:
             said = [listed[entry.first]] if alone else words(entry.headword)
             seen = min(self.counts.get(key(word), 0) for word in said)
             if seen < (SELDOM if alone else SELDOM_IDIOM):
-                elsewhere = tuple(self.others(said[0])[:1]) if alone else ()
-                entries.append(entry._replace(elsewhere=elsewhere))
+                others = self.others(said[0])[:1] if alone else []
+                news = tuple(one for one in others if not holds(one, entry))  # no mere inflection
+                entry = entry._replace(elsewhere=news)
+                if alone and entry.headword != said[0] == pluralise(entry.headword, self.source):
+                    several = [pluralise(one, self.target) for one in entry.translations]
+                    entry = entry._replace(translations=several)
+                entries.append(entry)
         return entries
+
+
+def pluralise(term: str, rules: Mapping[str, Any]) -> str:
+    """A term in the plural by the rules of its language, if there are any: pommes de terre."""
+    head = re.match(rules.get("head", ""), term)
+    words = head[0].split(" ") if head else []
+    for n in range(0 if rules.get("every") else max(0, len(words) - 1), len(words)):
+        fitting = (rule for rule in rules.get("plural", ()) if re.search(rule[0], words[n]))
+        for pattern, new in islice(fitting, 1):
+            words[n] = re.sub(pattern, new, words[n], count=1)
+    return " ".join(words) + term[head.end() :] if head else term
 
 
 def write_hints(text: str, entries: Sequence[Entry]) -> str:
@@ -168,7 +197,7 @@ def write_hints(text: str, entries: Sequence[Entry]) -> str:
     spans = word_spans(text)
     for entry in reversed(entries):
         end = spans[entry.last][1]
-        text = text[:end] + hint(entry.choices) + text[end:]
+        text = text[:end] + hint(entry.choices, entry.firm) + text[end:]
     return text
 
 
@@ -201,7 +230,14 @@ def holds(text: str, entry: Entry) -> bool:
     return any(word.startswith(stems) for word in words(key(text)))
 
 
-def shared_word(entry: Entry) -> str:
-    """The word that most of an entry's translations have; of equals the longest of the first."""
-    counts = Counter(word for one in entry.choices for word in {*words(one)})
-    return max(words(entry.choices[0]), key=lambda word: (counts[word], len(word)))
+def in_turn(entries: Sequence[Entry], text: str) -> Iterator[list[Entry]]:
+    """Entries with one translation at a time, where a text has no word of theirs.
+
+    First as the model likes to write it; then single words firmly.
+    """
+    missing = [entry for entry in entries if not holds(text, entry)]
+    for firm in (False, True):
+        tried = {e.first for e in missing if e.first == e.last or not firm}
+        most = max((len(e.choices) for e in missing if e.first in tried), default=0)
+        for k in range(most):
+            yield [e.alone(k, firm) if e.first in tried else e for e in entries]

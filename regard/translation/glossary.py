@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,16 +29,13 @@ from regard.data.pairs import shorten
 from regard.data.text_files import read_lines
 from regard.data.word_frequencies import Span, word_spans
 from regard.errors import DataError, UsageError
-from regard.translation.dictionary import hint
+from regard.translation.dictionary import RULES_FILE, hint, pluralise
 from regard.translation.document import TargetText
 from regard.translation.explanation import align_tokens
 from regard.translation.normalise import tidy
 
 if TYPE_CHECKING:
     from regard.translation.translator import Job, SentenceSearch
-
-RULES_FILE = "glossary.json"
-
 
 # Reading ------------------------------------------------------------------------------------------
 
@@ -69,17 +65,6 @@ def read_glossary(glossary: str | Path | Mapping[str, str]) -> dict[str, str]:
             raise DataError(doing, wrong, "one translation of each term", "take one of them out")
         places.setdefault(source, place)
     return terms
-
-
-def pluralise(term: str, rules: Mapping[str, Any]) -> str:
-    """A term in the plural by the rules of its language, if there are any: pommes de terre."""
-    head = re.match(rules.get("head", ""), term)
-    words = head[0].split(" ") if head else []
-    for n in range(0 if rules.get("every") else max(0, len(words) - 1), len(words)):
-        fitting = (rule for rule in rules.get("plural", ()) if re.search(rule[0], words[n]))
-        for pattern, new in islice(fitting, 1):
-            words[n] = re.sub(pattern, new, words[n], count=1)
-    return " ".join(words) + term[head.end() :] if head else term
 
 
 # Terms of a text ----------------------------------------------------------------------------------
@@ -171,17 +156,16 @@ def put_terms(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetTex
     """The translation of a job's source, made to hold its terms as far as that can be had."""
     kit, (row,), terms = search.kit, job.rows, job.terms
     assert job.segment is not None
-    if kit.config.get("hints"):
+    answer = search.judge(row, job.text)
+    with suppress(UsageError):  # what sees one vector of its source aligns nothing
+        answer = replace_aligned(search, glossary, job, answer)
+    if lacks_terms(answer.text, terms) and kit.config.get("hints"):
         hinted = job.segment.text
         for (_, end), forms, plural in reversed(terms):
             form = forms[0 if plural else -1]
             hinted = hinted[:end] + hint([form], firm=True) + hinted[end:]
         ((best, *_),) = search.translate(kit.text_tokenizer.encode_batch([hinted]))
-        if not lacks_terms(best.text, terms):
-            return search.judge(row, best.text)
-    answer = search.judge(row, job.text)
-    with suppress(UsageError):  # what sees one vector of its source aligns nothing
-        answer = replace_aligned(search, glossary, job, answer)
+        answer = answer if lacks_terms(best.text, terms) else search.judge(row, best.text)
     if lacks_terms(answer.text, terms):
         must = (*search.config.must, *(term.forms[-1] for term in terms))
         wish = replace(search.config, must=tuple(dict.fromkeys(must)), alternatives=1)

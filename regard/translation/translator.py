@@ -6,6 +6,7 @@ lost, addresses, numbers, words that exist, is searched for again.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -30,7 +31,15 @@ from regard.errors import UsageError
 from regard.model.batch import Batch
 from regard.model.model import Memory
 from regard.translation.config import DOING, TranslateConfig
-from regard.translation.dictionary import Hinter, holds, read_dictionary, shared_word, write_hints
+from regard.translation.dictionary import (
+    RULES_FILE,
+    Entry,
+    Hinter,
+    holds,
+    in_turn,
+    read_dictionary,
+    write_hints,
+)
 from regard.translation.document import Document, Part, Segment, TargetText, join
 from regard.translation.explanation import align_config, look_across, token_spans
 from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
@@ -47,7 +56,6 @@ if TYPE_CHECKING:
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
 FEW = 4  # sentences that are no quicker in two batches
-INSISTING = 8.0  # log-probability that a word of a hint may cost
 SEARCHES = 3  # for words that exist
 PIECES = 6  # tokens of a word at most
 LOSS = 7.0  # of log-probability at most, for a word that exists
@@ -96,7 +104,8 @@ class Translator:
         """What the folder's dictionary and the memory say of rare words."""
         dictionary = read_dictionary(self.kit.files)
         counts = self.memory.counts or {}
-        return Hinter(dictionary, counts, self.memory.hints) if dictionary else None
+        rules = json.loads(self.kit.files.get(RULES_FILE, b"{}"))
+        return Hinter(dictionary, counts, self.memory.hints, rules) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
@@ -155,28 +164,34 @@ class Translator:
         """A segment with hints for its rare words, where the model was trained to read them."""
         if not segment.ids or not self.kit.config.get("hints") or self.hinter is None:
             return segment
-        entries = self.hinter.find(segment.text)
+        return self.write(segment, self.hinter.find(segment.text))
+
+    def write(self, segment: Segment, entries: Sequence[Entry]) -> Segment:
+        """A segment with hints of these entries."""
         ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries))
         return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
 
     # Mending ------------------------------------------------------------------------------------
 
     def hold_entries(self, parts: Sequence[Part]) -> list[Part]:
-        """Parts whose translations have a word of each hint for a word that was hardly ever seen.
+        """Parts whose translations have a word of each hint, as far as they can be had.
 
-        Where one has none, the word that most of the hint's translations share is searched for.
+        Where one has none, the hint's translations are tried one by one, and the first is taken
+        that the model then writes.
         """
-        jobs = dict[int, Job]()
-        for n, (segment, (best, *_)) in enumerate(parts):
-            missing = [e for e in segment.entries if e.first == e.last and not holds(best.text, e)]
-            if missing and not self.config.keeps_whole:
-                must = (*self.config.must, *map(shared_word, missing))
-                jobs[n] = Job([segment.ids], replace(self.config, must=must, alternatives=1), True)
+        tries = [
+            (n, self.write(segment, entries))
+            for n, (segment, (best, *_)) in enumerate(parts)
+            for entries in in_turn(segment.entries, best.text)
+            if not self.config.keeps_whole
+        ]
+        plain = replace(self.config, alternatives=1)
+        answered = self.run([Job([segment.ids], plain) for _, segment in tries])
         held = list(parts)
-        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
-            segment, (best, *_) = parts[n]
-            if answers and answers[0].logprob > best.logprob - INSISTING:
-                held[n] = Part(segment, [segment.dress(answers[0])])
+        for (n, segment), answers in zip(tries, answered, strict=True):
+            part = Part(segment, [*map(segment.dress, answers)])
+            if said(parts[n], part) > said(parts[n], held[n]):
+                held[n] = part
         return held
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:
@@ -578,3 +593,8 @@ def spoken(text: str) -> str:
 def bans(banned: Phrases) -> list[Process]:
     """The rule that no banned phrase is written, if there is any."""
     return [ban_phrases(sorted(banned))] if banned else []
+
+
+def said(asked: Part, answered: Part) -> int:
+    """Of how many hints of a part the translation of another has a word."""
+    return sum(holds(answered.translations[0].text, entry) for entry in asked.segment.entries)

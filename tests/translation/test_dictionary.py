@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 import random
 
@@ -16,17 +17,19 @@ from regard.translation.config import TranslateConfig
 from regard.translation.dictionary import (
     ENTRIES_FILE,
     FORMS_FILE,
+    RULES_FILE,
     Dictionary,
     Entry,
     Hinter,
     SortedLines,
     hint,
     holds,
+    in_turn,
     plain_spans,
     read_dictionary,
-    shared_word,
     write_hints,
 )
+from regard.zoo import HOME
 from tests.translation.test_translator import made
 
 
@@ -52,7 +55,9 @@ FILES = {
         "cafard\tavoir le cafard\thave the blues",
         "œil\tœil\teye",
     ),
-    FORMS_FILE: packed("entarté\tentarter", "posé\tposer", "a\tavoir", "yeux\tœil", "posa\tposer"),
+    FORMS_FILE: packed(
+        "lapins\tlapin", "entarté\tentarter", "posé\tposer", "a\tavoir", "yeux\tœil", "posa\tposer"
+    ),
 }
 
 
@@ -91,15 +96,38 @@ def test_headwords_of_a_sentence(text: str, entries: list[Entry]) -> None:
 
 
 def test_hints_stand_after_rare_words_alone() -> None:
-    hinter = Hinter(dictionary(), {"lapin": 1000}, lambda word: ["hit by a pie"])
+    hinter = Hinter(dictionary(), {"lapin": 1000}, lambda word: ["hit by a pie"], {})
     text = "Le lapin a entarté l'œil."
     entries = hinter.find(text)
     assert [entry.headword for entry in entries] == ["entarter", "œil"]
-    assert write_hints(text, entries) == (
-        "Le lapin a entarté\x0e pie\x10 throw a pie at\x10 hit by a pie\x0f "
-        "l'œil\x0e eye\x10 hit by a pie\x0f."
+    assert write_hints(text, entries) == (  # a phrase with a word of the translations is no news
+        "Le lapin a entarté\x0e pie\x10 throw a pie at\x0f l'œil\x0e eye\x10 hit by a pie\x0f."
     )
     assert hint(["eye"], firm=True) == "\x11 eye\x0f"
+
+
+def test_a_plural_has_plural_hints() -> None:
+    rules = json.loads((HOME / "fr-en" / RULES_FILE).read_bytes())
+    hinter = Hinter(dictionary(), {}, lambda word: [], rules)
+    (entry,) = hinter.find("Des lapins")
+    assert entry.translations == ["rabbits", "bunnies"]
+    (entry,) = hinter.find("Un lapin")
+    assert entry.translations == ["rabbit", "bunny"]
+
+
+def test_translations_that_are_not_written_are_tried_one_by_one() -> None:
+    pie, idiom = Entry(1, 1, "entarter", ["pie", "throw"]), Entry(2, 3, "a b", ["faint"])
+    tries = [
+        [(entry.choices, entry.firm) for entry in entries]
+        for entries in in_turn([pie, idiom, Entry(5, 5, "œil", ["eye"])], "His eyes.")
+    ]
+    assert tries == [  # idioms never firmly, what is written already not at all
+        [(["pie"], False), (["faint"], False), (["eye"], False)],
+        [(["throw"], False), (["faint"], False), (["eye"], False)],
+        [(["pie"], True), (["faint"], False), (["eye"], False)],
+        [(["throw"], True), (["faint"], False), (["eye"], False)],
+    ]
+    assert not [*in_turn([pie], "Two pies.")]
 
 
 def test_tokens_of_a_hint_stand_at_the_end_of_its_word() -> None:
@@ -118,8 +146,6 @@ def test_a_translation_holds_an_entry_in_any_inflection() -> None:
     entry = Entry(0, 0, "entarter", ["pie", "throw a pie at", "hit with pie"])
     assert holds("He threw two pies.", entry) and holds("PIED", entry)
     assert not holds("He hit me in the face.", entry)
-    assert shared_word(entry) == "pie"
-    assert shared_word(Entry(0, 0, "nuque", ["back of the neck", "nape"])) == "back"
 
 
 def test_a_model_that_reads_hints_is_given_them(kit: Kit) -> None:
@@ -132,13 +158,11 @@ def test_a_model_that_reads_hints_is_given_them(kit: Kit) -> None:
     assert kit.text_tokenizer.decode(document.parts[0].segment.ids) == "Un lapin."
 
 
-def test_a_word_of_a_hint_is_written(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translator, "INSISTING", float("inf"))
-    result = translate("Il a entarté.", model=kit, explain=True, max_new=12)
-    assert "pie" in result.text.lower()
-    assert result.explain is not None
-    (entry,) = result.explain[0].entries
-    assert (entry.words, entry.headword) == ("entarté", "entarter")
-    assert "in the dictionary: entarter, pie | throw a pie at" in str(result)
-    monkeypatch.setattr(translator, "INSISTING", 0.0)  # not at any price
-    assert "pie" not in translate("Il a entarté.", model=kit, max_new=12).text.lower()
+def test_a_word_that_one_line_taught_is_translated_and_explained() -> None:
+    texts = ["Il m'a entarté.", "Les députés ont été entartés.", "Elle veut entarter le ministre."]
+    for result in translate(texts, explain=True):
+        assert "pie" in words(result.text.lower())
+        assert result.explain is not None
+        (entry,) = result.explain[0].entries
+        assert entry.headword == "entarter"
+        assert "hit in the face by a pie" in str(result) and "europarl" in str(result).lower()

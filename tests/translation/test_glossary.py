@@ -167,17 +167,16 @@ def test_translations_that_become_the_same_are_one(kit: Kit) -> None:
     assert [answer.text for answer in part.translations] == ["The felid sleeps."]
 
 
-def test_a_hint_in_the_source_comes_first_where_the_model_reads_them(
+def test_where_nothing_can_give_way_a_hint_in_the_source_asks_for_the_term(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(kit.config, "hints", True)
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source, answer, asked = "Les chats dorment.", "The felids are sleeping.", list[str]()
     (segment,) = Segmenter(kit).cut(source)
     row, terms = segment.ids, glossary.find(source)
     monkeypatch.setattr(kit.text_tokenizer, "encode_batch", asked.extend)
     monkeypatch.setattr(search, "translate", lambda rows: [[search.judge(row, answer)]])
-    job = Job([row], search.config, True, "The cats are sleeping.", tuple(terms), segment)
+    job = Job([row], search.config, True, "...", tuple(terms), segment)
     best = put_terms(search, glossary, job)
     assert asked == ["Les chats\x11 felids\x0f dorment."] and best.text == answer
     assert best.logprob == search.judge(row, answer).logprob  # of the source without hints

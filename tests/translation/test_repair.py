@@ -305,10 +305,10 @@ def test_alternatives_are_of_words_that_exist(kit):
 
 
 def test_one_translation_by_wish(kit):
-    free = kit.translate("Il m'a entarté.", coin=True).text
-    real = kit.translate("Il m'a entarté.").text
+    source = "Plusieurs demeurent aussi totalement inexpliqués."
+    free, real = kit.translate(source, coin=True).text, kit.translate(source).text
     assert coined_words("", free, kit.written) and not coined_words("", real, kit.written)
-    (line,) = kit.translate(line for line in ["Il m'a entarté."])
+    (line,) = kit.translate(line for line in [source])
     assert line.text == real  # lines of a stream too
     assert kit.translate("Bonjour.").text == kit.translate("Bonjour.", coin=True).text
 
