@@ -38,7 +38,6 @@ def make(
     length: str | int = "1-20",
     count: Count = 10,
     negatives: Natural = 0,
-    words: bool | None = None,
     out: str | Path | None = None,
 ) -> DrawnWords:
     """Draw words of a language, each of a length as likely as any other, and non-members.
@@ -48,7 +47,6 @@ def make(
         length: symbols of a word, or a range of lengths such as 2-40.
         count: members.
         negatives: non-members too: half near misses, half random.
-        words: an expression is over words (as it is when it has blanks).
         out: write members here, non-members beside it (x.txt and x-not.txt).
 
     Example:
@@ -68,7 +66,7 @@ def make(
     check_places(place)
     if place is not None and place.resolve() == Path(language).resolve():
         raise UsageError("making words", f"--out {out}", "another file than the grammar's")
-    opened, rng = open_language(language, words), Random(current().seed)
+    opened, rng = open_language(language), Random(current().seed)
     sizes = [n for n in track(range(low, high + 1), "counting words, length") if opened.has(n)]
     if not sizes:
         near = [str(n) for n in range(high + 12) if opened.has(n)][:6]
@@ -106,16 +104,13 @@ def _read_lengths(length: str | int) -> tuple[int, int]:
 
 
 @verb
-def test(
-    language: str, lines: Lines = "-", *, words: bool | None = None, top: Natural = 40
-) -> Membership:
+def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> Membership:
     """Say of each line whether it is in a language, and where it goes wrong.
 
     Args:
         language: a name of `formal list`, the file of a grammar, or a regular expression.
         lines: a file with one word of the language a line, ε the empty one; - is stdin; in Python
             also the words themselves.
-        words: an expression is over words (as it is when it has blanks).
         top: rows shown.
 
     Example:
@@ -129,7 +124,7 @@ def test(
     from regard.formal.hierarchy import open_language
 
     texts = [*read_lines(lines)] if isinstance(lines, str | Path) else [*lines]
-    opened = open_language(language, words, texts)
+    opened = open_language(language, texts)
     tested = []
     for number, text in enumerate(track(texts, "testing lines"), 1):
         if text.strip():
@@ -143,32 +138,30 @@ def test(
 
 
 @verb
-def draw(language: str, *, words: bool | None = None, dead: bool = False) -> Automaton:
-    """The smallest automaton of a regular language: its states and a picture.
+def draw(language: str) -> Automaton:
+    """The smallest automaton of a regular language, as DOT.
 
     Args:
         language: a name of `formal list`, or a regular expression.
-        words: an expression is over words (as it is when it has blanks).
-        dead: show the dead state too.
 
     Example:
         >>> regard.formal.draw("(a|b)*abb").states
         4
         $ regard formal draw "(a|b)*abb"
-        $ regard formal draw parity --save parity.png
-        $ regard formal draw "~(.* leeuw .*)" --words --save no-lion.dot
+        $ regard formal draw parity --json
+        $ regard formal draw "~(.* leeuw .*)" --save no-lion.dot
     """
     from regard.formal.dfa import DFA
     from regard.formal.hierarchy import open_language
     from regard.formal.state_diagram import dot
 
-    opened = open_language(language, words)
+    opened = open_language(language)
     if not isinstance(opened.source, DFA):
         problem, fix = f"{opened.name} is {opened.kind}", "see `regard formal list`"
         raise UsageError("drawing an automaton", problem, "a regular language", fix)
     dfa = opened.source.minimise()
     sizes = len(dfa.moves), len(dfa.moves) - len(dfa.live)
-    return Automaton(opened.name, *sizes, dot(dfa, dead), dfa, dead)
+    return Automaton(opened.name, *sizes, dot(dfa), dfa)
 
 
 @verb

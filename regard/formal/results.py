@@ -76,16 +76,15 @@ class Automaton(AutomatonResult):
     """States from which nothing is accepted: none or one."""
     dot: str
     dfa: DFA = shown(json=False)
-    shows_dead: bool = shown(json=False, default=False)
 
     def parts(self) -> Iterator[str | Grid]:
         """The DOT text, then its size."""
         yield self.dot.rstrip()
         yield f"{self.states} states{' (one is dead)' if self.dead else ''}"
 
-    def drawn(self) -> tuple[DFA, bool]:
-        """The automaton, and whether its dead state is shown."""
-        return self.dfa, self.shows_dead
+    def drawn(self) -> DFA:
+        """The automaton."""
+        return self.dfa
 
 
 @dataclass(frozen=True)

@@ -63,17 +63,15 @@ def test_expressions_speak_of_the_symbols_of_the_lines():
     lines = ["leeuw aap olifant leeuw", "aap leeuw leeuw", "leeuw olifant"]
     found = formal.test(".* leeuw .* olifant .* leeuw .*", lines)
     assert [line.member for line in found.lines] == [True, False, False]
-    found = formal.test("~kat*", ["kat kat", "hond"], words=True)
+    found = formal.test("~ kat*", ["kat kat", "hond"])
     assert [line.member for line in found.lines] == [False, True]
 
 
 def test_draw(folder, capsys):
     found = formal.draw("(a|b)*abb")
     assert str(found).startswith("digraph {") and str(found).endswith("4 states")
-    assert main(["formal", "draw", "ab", "--save", "x.dot", "--save", "x.png"]) == 0
+    assert main(["formal", "draw", "ab", "--save", "x.dot"]) == 0
     assert (folder / "x.dot").read_text().count("->") == 3
-    assert (folder / "x.png").read_bytes().startswith(b"\x89PNG")
-    assert formal.draw("ab", dead=True).dot != formal.draw("ab").dot
     with pytest.raises(UsageError, match="ends with .jpg"):
         found.save("x.jpg")
 
