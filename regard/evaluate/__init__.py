@@ -289,9 +289,8 @@ def winograd(
     """Which noun does the pronoun mean? Accuracy on single schemas and on pairs.
 
     Args:
-        model: a folder, a .gguf file, n-grams, or an opened Kit.
-        schemas: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or a table with the columns
-            text, a, b, answer and perhaps pair.
+        model: a folder, a .gguf file, or an opened Kit: a decoder.
+        schemas: WSC's .xml, XWinograd's .tsv, or a table with the columns text, a, b, answer.
         full: score the whole text, not what follows the candidate alone.
         count: the first schemas (all).
         precision: of the matrix products; less is faster.
@@ -301,23 +300,14 @@ def winograd(
         >>> regard.evaluate.winograd("folder", "schemas.tsv").pairs.accuracy
         $ regard evaluate winograd folder wsc273.xml
         $ regard evaluate winograd folder xwinograd.tsv --count 100
-        $ regard evaluate winograd folder winogrande.jsonl --full --json
+        $ regard evaluate winograd folder schemas.jsonl --full --json
     """
-    from regard.data.statistics import check_finite
-    from regard.evaluate.winograd_schemas import DOING, judge, read_schemas, winograd_scores
-    from regard.kit import Kit
-    from regard.look.text_limits import max_tokens_of
+    from regard.evaluate.winograd_schemas import evaluate_schemas, read_schemas
 
-    chosen = read_schemas(schemas)[:count]
-    opened = _open_predictor(model, precision, edit)
-    if isinstance(opened, Kit):
-        most = max_tokens_of(opened, DOING)
-        with opened.edit(edit):
-            judged = judge(opened.model, opened.text_tokenizer, chosen, full, most)
-    else:
-        judged = judge(opened, opened.tokenizer, chosen, full)
-    check_finite(DOING, (score for each in judged for score in each.scores))
-    return winograd_scores(judged, full, _name(model), str(schemas))
+    chosen, kit = read_schemas(schemas)[:count], _open_decoder(model, precision)
+    with kit.edit(edit):
+        scores = evaluate_schemas(kit, chosen, full)
+    return replace(scores, model=_name(model), file=str(schemas))
 
 
 @verb
@@ -455,7 +445,6 @@ def analogies(
     vectors: VectorsLike,
     questions: File | None = None,
     *,
-    mul: bool = False,
     matrix: Matrix = "in",
 ) -> AnalogyScores:
     """Share of analogies that vectors of words solve.
@@ -463,14 +452,13 @@ def analogies(
     Args:
         vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
         questions: lines `a b c d` in sections `: name` (without it a small set of our own).
-        mul: 3CosMul instead of 3CosAdd.
         matrix: vectors of words as inputs, or as what is predicted.
 
     Example:
         >>> regard.evaluate.analogies("vectors", "questions-words.txt").accuracy
         $ regard evaluate analogies vectors
         $ regard evaluate analogies vectors questions-words.txt
-        $ regard evaluate analogies vectors.bin questions-words.txt --mul --json
+        $ regard evaluate analogies vectors.bin questions-words.txt --json
     """
     from regard.history import open_vectors
     from regard.history.analogies import OWN, Solved, read_questions, solve, total
@@ -479,14 +467,13 @@ def analogies(
         low, high = solved.interval()
         return {"accuracy": solved.accuracy, **solved._asdict(), "low": low, "high": high}
 
-    way: Literal["add", "mul"] = "mul" if mul else "add"
-    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN), way)
+    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN))
     every = total(scores)
     if not every.asked:
         fault = f"none of {every.skipped:,} questions has vectors for its four words"
         raise DataError("solving analogies", fault, "questions in the language of the vectors")
     sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
-    return AnalogyScores(**score(every), way=way, sections=sections, vectors=_name(vectors))
+    return AnalogyScores(**score(every), sections=sections, vectors=_name(vectors))
 
 
 @verb

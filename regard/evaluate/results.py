@@ -284,24 +284,6 @@ class FewShot(Result):
     model: str = shown(json=False, table=False, default="")
     test: str = shown(json=False, table=False, default="")
 
-    def plot(self) -> Any:
-        """Accuracy by the number of examples, plain and calibrated, with intervals."""
-        from regard.look.picture import new_figure
-
-        figure = new_figure(6, 4)
-        axes, k = figure.subplots(), [str(row.k) for row in self.by_k]
-        for name, low, high in (
-            ("accuracy", "low", "high"),
-            ("calibrated", "calibrated_low", "calibrated_high"),
-        ):
-            middle, *ends = ([getattr(r, f) for r in self.by_k] for f in (name, low, high))
-            (line,) = axes.plot(k, middle, "o-", label=name)
-            axes.fill_between(k, ends[0], ends[1], alpha=0.2, color=line.get_color())
-        axes.axhline(self.majority, ls=":", color="grey", label="most frequent answer")
-        axes.set(xlabel="examples in the prompt", ylabel="accuracy", title=self.title())
-        axes.legend()
-        return figure
-
 
 # Vectors of words -------------------------------------------------------------------------------
 
@@ -323,8 +305,6 @@ class SectionScore(Row):
 class AnalogyScores(SectionScore, Result):
     """Analogies by {vectors}."""
 
-    way: str
-    """add: 3CosAdd, mul: 3CosMul."""
     sections: dict[str, SectionScore]
     vectors: str = shown(json=False, default="")
 
