@@ -65,7 +65,6 @@ def analogy(
     c: str,
     *,
     top: Count = 10,
-    mul: bool = False,
     matrix: Matrix = "in",
 ) -> Analogy:
     """Man is to woman as king is to whom? By vectors of words.
@@ -76,18 +75,16 @@ def analogy(
         b: as c
         c: is to whom?
         top: answers.
-        mul: 3CosMul instead of 3CosAdd.
         matrix: vectors of words as inputs, or as what is predicted.
 
     Example:
         >>> regard.history.analogy("vectors", "man", "woman", "king").answers[0].word
         $ regard history analogy vectors man woman king
-        $ regard history analogy vectors.bin France Paris Italy --mul
+        $ regard history analogy vectors.bin France Paris Italy
         $ regard history analogy vectors man woman king --top 3 --json
     """
-    way: Literal["add", "mul"] = "mul" if mul else "add"
-    answers = open_vectors(vectors, matrix).analogy(a, b, c, top, way)
-    return Analogy([a, b, c], way, [a, b, c], answers)
+    answers = open_vectors(vectors, matrix).analogy(a, b, c, top)
+    return Analogy([a, b, c], [a, b, c], answers)
 
 
 @verb
@@ -320,7 +317,7 @@ def ladder(
         steps: train so many steps instead, however long they take: the same figures every time.
         rungs: some of them, with commas: bayes,logreg,ibm1,fixed,additive,transformer; of a text
             1-gram,2-gram,3-gram,5-gram,classes,word2vec,mlp,rnn,lstm,gru,transformer (all).
-        out: keep the split, the models and ladder.png in this new or empty folder.
+        out: keep the split and the models in this new or empty folder.
         tokens: of a text: spaced (default), words, chars, bpe; of pairs: pieces.
         vocab: tokens at most (pairs: 4000).
         min_count: of words: how often one must stand in the text to be known.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,9 +62,7 @@ def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
     return questions
 
 
-def solve(
-    vectors: WordVectors, questions: Questions, way: Literal["add", "mul"] = "add"
-) -> dict[str, Solved]:
+def solve(vectors: WordVectors, questions: Questions) -> dict[str, Solved]:
     """Each section's score: the nearest word, the three of the question left out, is the fourth."""
     scores_of = {}
     for name, rows in questions.items():
@@ -73,7 +71,7 @@ def solve(
         right = 0
         for start in range(0, len(known), BATCH):
             part = known[start : start + BATCH]
-            scores = vectors.analogy_scores(part[:, :3], way)
+            scores = vectors.analogy_scores(part[:, :3])
             scores[np.arange(len(part))[:, None], part[:, :3]] = -np.inf
             right += int((scores.argmax(1) == part[:, 3]).sum())
         scores_of[name] = Solved(right, len(known), len(rows) - len(known))

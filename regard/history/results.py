@@ -33,8 +33,6 @@ class Analogy(Result):
     """{question[0]} is to {question[1]} as {question[2]} is to."""
 
     question: list[str] = shown(table=False)
-    way: str = shown(table=False)
-    """add: nearest to b − a + c (3CosAdd); mul: 3CosMul."""
     excluded: list[str] = shown(title="left out, as always")
     answers: list[NearWord] = shown()
 
@@ -133,7 +131,6 @@ class Entropy(Result):
     letters: int
     F: list[float]
     """F_0 to F_N by counting (plug-in)."""
-    miller_madow: list[float]
     held_out: list[float]
     """Cross entropy of the last tenth by n-grams of the rest (modified Kneser–Ney)."""
     shannon: tuple[float, ...] | None
@@ -147,9 +144,9 @@ class Entropy(Result):
         kinds = f"{self.symbols} symbols ({SPELT[self.alphabet]})"
         yield f"{self.file}: {self.letters:,} letters, {kinds}"
         published = self.shannon or ()
-        columns = ["", "plug-in", "Miller–Madow", "held-out"] + ["Shannon 1951"] * bool(published)
+        columns = ["", "plug-in", "held-out"] + ["Shannon 1951"] * bool(published)
         rows = []
-        for n, values in enumerate(zip(self.F, self.miller_madow, self.held_out, strict=True)):
+        for n, values in enumerate(zip(self.F, self.held_out, strict=True)):
             own = [f"{published[n]:.2f}" if n < len(published) else ""] if published else []
             rows.append([f"F{n}", *(f"{value:.3f}" for value in values), *own])
         yield Grid("bits per letter", columns, rows)
@@ -326,8 +323,6 @@ class TranslatorRun(Result):
 
 # The ladder ---------------------------------------------------------------------------------------
 
-ENOUGH = 10  # lines of a length for a point of the picture
-
 
 @dataclass(frozen=True)
 class RungScore(Row):
@@ -432,37 +427,3 @@ class Ladder(Result):
                 for n, distance in enumerate(self.distances)
             ]
         yield Grid(title, columns, rows)
-
-    def plot(self) -> Any:
-        """A bar for each rung and, where there are any, curves beside."""
-        from matplotlib.figure import Figure
-
-        curves: dict[str, list[tuple[float, float]]] = {}
-        for row in self.rungs:
-            if self.pairs:
-                bands = [band for band in row.by_length or () if band["lines"] >= ENOUGH]
-                points = [(band["mean"], band["bleu"]) for band in bands]
-            else:
-                both = zip(self.distances, row.french or (), strict=False)
-                points = [(x, p) for x, p in both if p is not None]
-            curves |= {row.title: points} if points else {}
-        names = ("BLEU", "words of the source", "BLEU")
-        if not self.pairs:
-            names = ("perplexity", "words between", "p(French)")
-        figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
-        left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
-        colours = {row.title: f"C{n}" for n, row in enumerate(self.rungs)}  # of its bar and curve
-        values = [row.bleu if self.pairs else row.perplexity for row in self.rungs]
-        bars = left.barh(list(colours), values, color=list(colours.values()))
-        left.bar_label(bars, fmt="{:,.1f}", padding=3)
-        left.margins(x=0.18)
-        left.invert_yaxis()
-        left.set(xlabel=names[0])
-        for axes in beside:
-            for name, points in curves.items():
-                x, y = zip(*points, strict=True)
-                axes.plot(x, y, marker="o", label=name, color=colours[name])
-            scale = "linear" if self.pairs else "log"
-            axes.set(xlabel=names[1], ylabel=names[2], yscale=scale)
-            figure.legend(loc="outside right center")
-        return figure

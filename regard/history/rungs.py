@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,7 +42,6 @@ from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 
 DOING = "climbing the ladder"
-PICTURE = "ladder.png"
 LEAST = 20  # lines that can be split
 MOST = 1000  # pairs that are held out for each of validation and test
 PIECES = 4000  # tokens of pairs
@@ -315,7 +313,7 @@ class Climb:
     """The rooms of these names."""
 
     def climb(self) -> Ladder:
-        """In a folder of its own or in `out`, which keeps the models and the picture."""
+        """In a folder of its own or in `out`, which keeps the models."""
         self.pairs = ".tsv" in Path(self.data).suffixes
         known = {rung.name: rung for rung in (PAIRS if self.pairs else TEXTS)}
         asked = list(known) if self.rungs is None else self.rungs.split(",")
@@ -326,13 +324,7 @@ class Climb:
             with TemporaryDirectory(prefix="regard-ladder-") as folder:
                 return self.run(Path(folder))
         check_new(Path(self.out), DOING)
-        ladder = self.run(Path(self.out))
-        if find_spec("matplotlib") is None:
-            note("no picture: matplotlib is not installed (pip install 'regard[plot]')")
-        else:
-            ladder.save(Path(self.out) / PICTURE)
-            note(f"picture: {Path(self.out) / PICTURE}")
-        return ladder
+        return self.run(Path(self.out))
 
     def make_split(self, folder: Path) -> None:
         """Write the three parts, and the tokenizer of the training part."""

@@ -81,14 +81,10 @@ def test_answers_are_gensims(tmp_path):
     for ours, wanted in (
         (made.neighbours("w3", 5), theirs.most_similar("w3", topn=5)),
         (made.analogy("w1", "w2", "w3", 5), theirs.most_similar(["w2", "w3"], ["w1"], topn=5)),
-        (
-            made.analogy("w1", "w2", "w3", 5, "mul"),
-            theirs.most_similar_cosmul(["w2", "w3"], ["w1"], topn=5),
-        ),
     ):
         assert [near.word for near in ours] == [word for word, _ in wanted]
         scores = [near.score for near in ours]
-        np.testing.assert_allclose(scores, [s for _, s in wanted], rtol=1e-2)  # ε differs
+        np.testing.assert_allclose(scores, [s for _, s in wanted], rtol=1e-5)
     rows = [[f"w{n}" for n in row] for row in np.random.default_rng(0).integers(60, size=(200, 4))]
     rows = [row for row in rows if len(set(row)) == 4]
     rows += [[*q, made.analogy(*q, 1)[0].word] for *q, _ in rows[:20]]
@@ -105,9 +101,8 @@ def test_neighbours_and_analogies_by_hand():
     )
     assert made.neighbours("man", 2)[0].word == "woman"
     assert made.unit[2] @ made.unit[4] == pytest.approx(-(0.5**0.5))
-    for way in ("add", "mul"):
-        best = made.analogy("man", "woman", "king", 9, way)
-        assert [near.word for near in best] == ["queen", "apple"]  # the three are left out
+    best = made.analogy("man", "woman", "king", 9)
+    assert [near.word for near in best] == ["queen", "apple"]  # the three are left out
     assert made.analogy("man", "man", "man", 1)[0].word != "man"
     zero = WordVectors(["a", "b"], np.zeros((2, 3), np.float32))
     assert zero.neighbours("a") == [NearWord("b", 0.0)]
