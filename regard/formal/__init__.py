@@ -105,7 +105,7 @@ def _read_lengths(length: str | int) -> tuple[int, int]:
 
 @verb
 def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> Membership:
-    """Say of each line whether it is in a language, and where it goes wrong.
+    """Say of each line whether it is in a language.
 
     Args:
         language: a name of `formal list`, the file of a grammar, or a regular expression.
@@ -114,8 +114,8 @@ def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> Membership:
         top: rows shown.
 
     Example:
-        >>> regard.formal.test("anbn", ["aabb", "aab"]).lines[1].why
-        'no member ends here'
+        >>> regard.formal.test("anbn", ["aabb", "aab"]).lines[1].member
+        False
         $ regard formal test anbncn lines.txt
         $ regard formal test grammar.txt lines.txt --json
         $ regard formal test ".* leeuw .* olifant .*" lines.txt
@@ -128,8 +128,8 @@ def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> Membership:
     tested = []
     for number, text in enumerate(track(texts, "testing lines"), 1):
         if text.strip():
-            why = opened.fault(opened.split(text))
-            tested.append(TestedLine(text.strip(), why, why is None, number))
+            member = opened.accepts(opened.split(text))
+            tested.append(TestedLine(text.strip(), member, number))
     if not tested:
         raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")
     members, blank = sum(line.member for line in tested), len(texts) - len(tested)

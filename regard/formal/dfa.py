@@ -65,19 +65,6 @@ class DFA:
         states = self.path(word)
         return len(states) > len(word) and states[-1] in self.accepting
 
-    def failure(self, word: Sequence[str]) -> int | None:
-        """Where a word goes wrong: the first symbol after which nothing can mend it.
-
-        Its length when it only ends too soon; None when it is accepted.
-        """
-        states = self.path(word)
-        for n, state in enumerate(states):
-            if state not in self.live:
-                return max(n - 1, 0)
-        if len(states) <= len(word):  # a symbol that is not in the alphabet
-            return len(states) - 1
-        return None if states[-1] in self.accepting else len(word)
-
     @cached_property
     def live(self) -> frozenset[int]:
         """States from which some word is accepted."""

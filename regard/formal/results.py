@@ -35,10 +35,9 @@ class DrawnWords(Result):
 
 @dataclass(frozen=True)
 class TestedLine(Row):
-    """A line, whether it is in a language, and where it goes wrong."""
+    """A line, and whether it is in a language."""
 
     text: str = shown("{:.60}")
-    why: str | None = shown(title="why not")
     member: bool = shown()
     line: int = shown()
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from regard.ambient import note, progress
+from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
 from regard.tokens.results import (
@@ -245,15 +245,8 @@ def train(
 def _read_texts(files: Files) -> Iterator[str]:
     """The lines of files, with progress."""
     from regard.data.text_files import read_parts
-    from regard.result import human_bytes
 
-    with progress("counting") as say:
-
-        def tell(done: int, total: int) -> None:
-            share = f" ({100 * done // total} %)" if total else ""
-            say(f"{human_bytes(done)} of {human_bytes(total)}{share}")
-
-        yield from read_parts(files, tell)
+    yield from track(read_parts(files), "counting lines")
 
 
 def _tokens_per_word(tokenizer: Tokenizer, texts: Sequence[str]) -> float | None:
