@@ -40,7 +40,6 @@ from regard.verbs import (
 QUESTION = "Question: {question}\nAnswer: {answer}"
 
 if TYPE_CHECKING:
-    from regard.history.ngram_model import NgramModel
     from regard.kit import Kit
 
 
@@ -81,15 +80,10 @@ def lm(
         $ regard evaluate lm folder test.txt.gz --json
     """
     from regard.evaluate.overlap import check_text_overlap
-    from regard.evaluate.perplexity import check_tokenizer, evaluate_speech, evaluate_text
+    from regard.evaluate.perplexity import evaluate_speech, evaluate_text, open_text_model
     from regard.kit import Kit
-    from regard.loading import wrong_network
 
-    opened = _open_predictor(model, precision, edit)
-    if isinstance(opened, Kit):
-        if opened.model.decoder is None or opened.model.encoder is not None:
-            raise wrong_network("predicting a text", opened, "a decoder, or n-grams")
-        check_tokenizer(opened)
+    opened = open_text_model(model, precision, edit)
     overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
 
     def measure(file: str | Path) -> Perplexity:
@@ -281,7 +275,6 @@ def winograd(
     model: ModelLike,
     schemas: File,
     *,
-    full: bool = False,
     count: Count | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
@@ -291,7 +284,6 @@ def winograd(
     Args:
         model: a folder, a .gguf file, or an opened Kit: a decoder.
         schemas: WSC's .xml, XWinograd's .tsv, or a table with the columns text, a, b, answer.
-        full: score the whole text, not what follows the candidate alone.
         count: the first schemas (all).
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -300,13 +292,13 @@ def winograd(
         >>> regard.evaluate.winograd("folder", "schemas.tsv").pairs.accuracy
         $ regard evaluate winograd folder wsc273.xml
         $ regard evaluate winograd folder xwinograd.tsv --count 100
-        $ regard evaluate winograd folder schemas.jsonl --full --json
+        $ regard evaluate winograd folder schemas.jsonl --json
     """
     from regard.evaluate.winograd_schemas import evaluate_schemas, read_schemas
 
     chosen, kit = read_schemas(schemas)[:count], _open_decoder(model, precision)
     with kit.edit(edit):
-        scores = evaluate_schemas(kit, chosen, full)
+        scores = evaluate_schemas(kit, chosen)
     return replace(scores, model=_name(model), file=str(schemas))
 
 
@@ -519,18 +511,3 @@ def _open_decoder(model: ModelLike, precision: Precision) -> Kit:
     if kit.model.decoder is None or kit.model.encoder is not None:
         raise wrong_network("predicting a text", kit, "a decoder")
     return kit
-
-
-def _open_predictor(model: ModelLike, precision: Precision, edit: EditsLike) -> Kit | NgramModel:
-    """A network, or n-grams, which have nothing to edit."""
-    from regard.history.ngram_model import NgramModel
-    from regard.kit import Kit
-    from regard.loading import open_kit
-    from regard.model_kinds import NETWORK, NGRAMS, check_kind
-
-    if isinstance(model, Kit | NgramModel):
-        return model
-    kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
-    if check_kind(str(model), *kinds) is NGRAMS:
-        return NgramModel.open(Path(model))
-    return open_kit(model, precision)

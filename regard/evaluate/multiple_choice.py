@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.labelled_texts import bare_columns
 from regard.data.statistics import check_finite, share_interval
-from regard.data.tabular import TableRow, check_columns, kind_of, read_table, split_rows
+from regard.data.tabular import TableRow, check_columns, read_table
 from regard.decode.prompt import prompt_ids
 from regard.decode.scoring import score_endings
 from regard.errors import DataError, UsageError
@@ -49,8 +50,7 @@ def read_questions(paths: Iterable[str | Path], words: Mapping[str, str]) -> lis
     """
     tables = list[tuple[str, list[TableRow]]]()
     for path in paths:
-        bare = kind_of(path) == "tsv" and "label" not in next(split_rows(path, "tsv"), (0, []))[1]
-        rows = list(read_table(path, names=("text", "label") if bare else None))
+        rows = list(read_table(path, names=bare_columns(path)))
         tables.append((f"reading {path}", rows))
         for line, cells in rows:
             check_columns(path, ["answer" if "choices" in cells else "label"], cells, line)

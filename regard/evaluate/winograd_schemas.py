@@ -1,8 +1,7 @@
 """Winograd schemas: a sentence with a pronoun and two candidates, and its twin that turns it round.
 
-Each candidate is put in, and the likelier text is the answer. The partial score is the
-log-probability of what follows the candidate, the full score that of the whole text (Trinh and Le
-2018).
+Each candidate is put in; the answer is the one after which what follows is likelier (the partial
+score of Trinh and Le 2018).
 
 Read from the XML of the Winograd Schema Challenge (Levesque 2012), XWinograd's table (Tikhonov
 2021), or a table (.tsv, .csv, .jsonl) with the columns
@@ -193,11 +192,9 @@ def pair_up(schemas: Sequence[Schema]) -> list[tuple[int, int]]:
 # Judging ------------------------------------------------------------------------------------------
 
 
-def judge(kit: Kit, schemas: Sequence[Schema], full: bool = False) -> list[JudgedSchema]:
+def judge(kit: Kit, schemas: Sequence[Schema]) -> list[JudgedSchema]:
     """Both candidates of each schema; a tie is not right."""
     filled = [(each.before + name, each.after) for each in schemas for name in each.candidates]
-    if full:
-        filled = [("", before + after) for before, after in filled]
     scores = score_options(kit, [before for before, _ in filled], [[end] for _, end in filled])
     judged = []
     for n, schema in enumerate(schemas):
@@ -220,15 +217,14 @@ def count_right(
     return SchemaScores(single, accuracy(both, len(own)), len(members) - 2 * len(own), ties)
 
 
-def evaluate_schemas(kit: Kit, schemas: Sequence[Schema], full: bool = False) -> WinogradScores:
+def evaluate_schemas(kit: Kit, schemas: Sequence[Schema]) -> WinogradScores:
     """All that is known of the schemas, group by group and one by one."""
     groups: dict[str, list[int]] = {}
     for n, schema in enumerate(schemas):
         groups.setdefault(schema.group, []).append(n)
-    judged, pairs = judge(kit, schemas, full), pair_up(schemas)
+    judged, pairs = judge(kit, schemas), pair_up(schemas)
     return WinogradScores(
         **vars(count_right(judged, pairs, range(len(judged)))),
-        score="full" if full else "partial",
         groups={name: count_right(judged, pairs, own) for name, own in groups.items()},
         schemas=judged,
         pairs_at=pairs,

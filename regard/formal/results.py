@@ -22,15 +22,10 @@ class DrawnWords(Result):
     seed: int
     members: list[str]
     others: list[str]
-    files: list[str]
 
     def parts(self) -> Iterator[str | Grid]:
-        """Members, an empty line, non-members; or the files that they were written to."""
-        if self.files:
-            for file, words in zip(self.files, (self.members, self.others), strict=False):
-                yield f"{file}: {len(words):,} words"
-        else:
-            yield from [*self.members, *([""] if self.others else []), *self.others]
+        """Members, an empty line, non-members."""
+        yield from [*self.members, *([""] if self.others else []), *self.others]
 
 
 @dataclass(frozen=True)
@@ -103,8 +98,6 @@ class TaskRow(Row):
 
     name: str
     level: str
-    inputs: int
-    outputs: int
     chance: float
     published: dict[str, float]
 
@@ -147,8 +140,6 @@ class LengthRun(Row):
     chance: float
     published: float | None
     """The study's best, in per cent."""
-    train_s: float
-    test_s: float
     lengths: dict[int, float]
 
 

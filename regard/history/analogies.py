@@ -93,14 +93,6 @@ def total(scores: Mapping[str, Solved]) -> Solved:
 Pairs = Sequence[tuple[str, str, float]]
 
 
-class RankAgreement(NamedTuple):
-    """How the order of cosines agrees with people's order of the same pairs."""
-
-    spearman: float
-    pairs: int
-    skipped: int
-
-
 def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]]:
     """Lines of two words and how alike people find them; `#` begins a remark."""
     pairs = []
@@ -123,8 +115,11 @@ def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
     return pairs
 
 
-def agree(vectors: WordVectors, pairs: Pairs) -> RankAgreement:
-    """Spearman's rank correlation (1904) over the pairs whose words both have vectors."""
+def agree(vectors: WordVectors, pairs: Pairs) -> tuple[float, int, int]:
+    """Spearman's rank correlation (1904) of cosines with people's order of the same pairs.
+
+    And how many pairs have vectors for both words, and how many have not.
+    """
     rows = [(place(vectors, a), place(vectors, b), score) for a, b, score in pairs]
     known = [row for row in rows if min(row[:2]) >= 0]
     if len(known) < 2:
@@ -135,4 +130,4 @@ def agree(vectors: WordVectors, pairs: Pairs) -> RankAgreement:
         problem = f"{theirs[0]:g} for each of {len(known):,} pairs"
         raise DataError("comparing similarities", problem, "scores that differ")
     ours = [float(vectors.unit[a] @ vectors.unit[b]) for a, b, _ in known]
-    return RankAgreement(spearman(ours, theirs), len(known), len(rows) - len(known))
+    return spearman(ours, theirs), len(known), len(rows) - len(known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,23 +58,13 @@ class Clusters(Result):
     top: int = shown(json=False, default=10)
     """Words of each that are shown."""
 
-    @property
-    def column(self) -> str:
-        """What a label is called."""
-        return "bits" if self.way == "brown" else "class"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Labels under the name they have."""
-        rows = [{self.column: row.label, "words": row.words} for row in self.classes]
-        return super().to_dict() | {"classes": rows}
-
     def parts(self) -> Iterator[str | Grid]:
         """The first words of each class, and how many it has."""
         rows = [
             (row.label, " ".join(row.words[: self.top]), f"{len(row.words):,}")
             for row in sorted(self.classes, key=lambda row: (self.way != "brown") * len(row.label))
         ]
-        yield Grid(self.title(), (self.column, "words", ""), rows, left=2)
+        yield Grid(self.title(), ("label", "words", ""), rows, left=2)
 
 
 @dataclass(frozen=True)
@@ -135,9 +125,8 @@ class Entropy(Result):
     """Cross entropy of the last tenth by n-grams of the rest (modified Kneser–Ney)."""
     shannon: tuple[float, ...] | None
     """F_0 to F_3 as he published them."""
-    prequential: float
-    """Bits per letter by n-grams that learn as they read."""
     coded: list[CodedText]
+    """By n-grams that learn as they read, and by the model that was asked for."""
 
     def parts(self) -> Iterator[str | Grid]:
         """The table of F_N, what the coder reached, and what is to be known of them."""
@@ -177,9 +166,6 @@ class Player(Row):
     """Bounds of the entropy in bits per letter, from the shares of ranks."""
     told: int
     """Letters that the player gave up."""
-    first: float
-    """Share that the first guess was right."""
-    mean: float
     q: list[float]
     """Share of letters that took i guesses."""
     ranks: list[int]
@@ -199,14 +185,11 @@ class Guesses(Result):
     players: list[Player]
 
     def parts(self) -> Iterator[str | Grid]:
-        """The text over the guesses of the best player, or the person; then the table."""
+        """A row for each player."""
         if not self.players or not self.text:
             yield "no letter was guessed"
             return
         person = self.players[0].player == YOU
-        best = self.players[0] if person else min(self.players, key=lambda row: row.upper or 0)
-        yield f"guesses by {Path(best.player).name} for each letter (+ is ten or more)"
-        yield "\n".join(f"  {line}" for line in two_lines(self.text, best.ranks))
         names = [f"{a}" if a == b else f"{a}–{b}" if b else f"{a}+" for a, b in GROUPS]
         rows = []
         for row in self.players:
@@ -217,15 +200,6 @@ class Guesses(Result):
         yield Grid(self.title(), ("player", "1 … 8", *names, "lower", "upper"), rows, 2)
         if person:
             yield "Shannon's reader, who knew 100 letters: 0.6 to 1.3 bits per letter."
-
-
-def two_lines(text: str, ranks: Sequence[int], width: int = 72, most: int = 3) -> list[str]:
-    """Letters, and below each its guesses, as Shannon printed them; the first few lines."""
-    top = "".join(BLANK if letter.isspace() else letter for letter in text)
-    low = "".join(str(rank) if rank < 10 else "+" for rank in ranks)
-    pairs = [(top[at : at + width], low[at : at + width]) for at in range(0, len(top), width)]
-    more = ["…"] if len(pairs) > most else []
-    return [line for pair in pairs[:most] for line in pair] + more
 
 
 # n-grams ------------------------------------------------------------------------------------------
@@ -248,11 +222,6 @@ class Samples(Result):
     """Drawn by smoothed probabilities; · not seen after all the words before, so backed off."""
 
     samples: list[Sample]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """A row for each order."""
-        rows = [(str(row.order), row.marked) for row in self.samples]
-        yield Grid(self.title(), ("order", "text"), rows, left=2)
 
 
 @dataclass(frozen=True)
@@ -344,17 +313,10 @@ class RungScore(Row):
     """Of translators that are trained step by step."""
     by_length: list[dict[str, Any]] | None = shown(table=False, optional=True, default=None)
     """BLEU by words of the source."""
-    french: list[float | None] | None = shown(table=False, default=None)
+    french: list[float | None] | None = shown(table=False, optional=True, default=None)
     """p(French) by words between; None where a model has no room for so many."""
     beaten_by: list[str] = shown(table=False, default_factory=list)
     """Lower rungs that are as good or better."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Of translators without the curve."""
-        figures = super().to_dict() | {"out_of_order": bool(self.beaten_by)}
-        if self.bleu is not None:
-            del figures["french"]
-        return figures
 
 
 @dataclass(frozen=True)

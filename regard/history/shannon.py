@@ -68,7 +68,6 @@ def measure_entropy(
         len(text),
         *estimates,
         SHANNON.get(chosen),
-        coded[0].bits_per_letter,
         coded,
     )
 
@@ -279,8 +278,6 @@ def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
         lower if len(known) else None,
         upper if len(known) else None,
         len(ranks) - len(known),
-        float(q[0]),
-        float(ranks.mean()),
         q.tolist(),
         ranks.tolist(),
     )

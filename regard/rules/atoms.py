@@ -131,11 +131,9 @@ def moves_source(symbols: Word, moves: Word, accepting: Word) -> str:
     return f"reduce(lambda s, t: {table!r}.get((s, t), s), x, 0) in {final!r}"
 
 
-SUM = "x.count({0!r}) + x.count({1!r})"
 DIFFERENCE = "x.count({0!r}) - x.count({1!r})"
 LEVELS = "[0, *accumulate((t == {0!r}) - (t == {1!r}) for t in x)]"
 RUNS = "[t for n, t in enumerate(p) if n == 0 or t != p[n - 1]]"
-CHANGES = "sum(s != t for s, t in zip(x, x[1:]))"
 ORDERS = (
     "no {2} before the first {1}, which occurs",
     "some {1} before the first {2}, which occurs",
@@ -183,19 +181,6 @@ KINDS = {
         lambda i, j: f"len(x) >= {max(abs(i), abs(j))} and {at_place(i)} == {at_place(j)}",
         5,
     ),
-    "near": AtomKind(
-        "wn",
-        "contains {dots} with at most {1} between neighbours",
-        "reduce(lambda ends, t: {{j for i in ends for j in range(i + 1, i + 2 + {1}) "
-        "if x[j:j + 1] == [t]}}, {0!r}[1:], [i for i, t in enumerate(x) if t == {0!r}[0]])",
-        6,
-    ),
-    "later": AtomKind(
-        "ssn",
-        "some {1} stands {2} places after {0}",
-        "any(p == ({0!r}, {1!r}) for p in zip(x, x[{2}:]))",
-        6,
-    ),
     "least": AtomKind("sn", "at least {1} {0}", "x.count({0!r}) >= {1}", 3),
     "just": AtomKind("sn", "exactly {1} {0}", "x.count({0!r}) == {1}", 4),
     "mod": AtomKind("smr", "count of {0} mod {1} is {2}", "x.count({0!r}) % {1} == {2}", 3),
@@ -208,16 +193,6 @@ KINDS = {
         3,
     ),
     "equal": AtomKind("ss", "as many {0} as {1}", "x.count({0!r}) == x.count({1!r})", 4),
-    "apart": AtomKind(
-        "ssmr",
-        "count of {0} minus count of {1}, mod {2}, is {3}",
-        f"({DIFFERENCE}) % {{2}} == {{3}}",
-        5,
-    ),
-    "both": AtomKind("ssn", "at least {2} of {0} and {1} together", SUM + " >= {2}", 6),
-    "bothmod": AtomKind(
-        "ssmr", "count of {0} and {1} together, mod {2}, is {3}", f"({SUM}) % {{2}} == {{3}}", 5
-    ),
     "most": AtomKind("s", "more than half of the tokens are {0}", "2 * x.count({0!r}) > len(x)", 5),
     "long": AtomKind("n", "at least {0} tokens", "len(x) >= {0}", 4),
     "length": AtomKind("n", "exactly {0} tokens", "len(x) == {0}", 5),
@@ -235,43 +210,11 @@ KINDS = {
         f"(lambda p: {RUNS} == {{list}})([t for t in x if t in {{0!r}}])",
         4,
     ),
-    "early": AtomKind(
-        "ns",
-        lambda n, a: f"some {a} among the {'last' if n < 0 else 'first'} {abs(n)} tokens",
-        lambda n, a: f"{a!r} in x[{n}:]" if n < 0 else f"{a!r} in x[:{n}]",
-        4,
-    ),
-    "every": AtomKind(
-        "smr",
-        lambda a, m, r: f"some {a} at a position that is {(r + 1) % m} mod {m}",
-        "{0!r} in x[{2}::{1}]",
-        5,
-    ),
-    "followed": AtomKind(
-        "ss",
-        "every {0} has {1} right after it",
-        "all(x[i + 1:i + 2] == [{1!r}] for i, t in enumerate(x) if t == {0!r})",
-        5,
-    ),
-    "preceded": AtomKind(
-        "ss",
-        "every {0} has {1} right before it",
-        "all(i and x[i - 1] == {1!r} for i, t in enumerate(x) if t == {0!r})",
-        5,
-    ),
     "repeat": AtomKind(
         "n",
         lambda d: "two equal neighbours" if d == 1 else f"two equal tokens {d} places apart",
         "any(s == t for s, t in zip(x, x[{0}:]))",
         4,
-    ),
-    "changes": AtomKind("n", "at least {0} changes of token", CHANGES + " >= {0}", 6),
-    "changemod": AtomKind(
-        "mr", "number of changes of token mod {0} is {1}", CHANGES + " % {0} == {1}", 6
-    ),
-    "kinds": AtomKind("n", "at least {0} different tokens", "len(set(x)) >= {0}", 7),
-    "top": AtomKind(
-        "n", "some token occurs at least {0} times", "max(map(x.count, x), default=0) >= {0}", 7
     ),
     "mirror": AtomKind("", "a palindrome", "x == x[::-1]", 6),
     "copy": AtomKind(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
@@ -129,18 +129,6 @@ def places(encoded: EncodedLines) -> Iterator[Block]:
         one, two = encoded.from_end(i), encoded.from_end(j)
         holds[row] = (one == two) & (one >= 0)
     yield [Atom("same", pair) for pair in pairs], holds
-    for reach in range(2, min(deep, 7)):
-        atoms = [Atom("early", (reach, symbol)) for symbol in range(size)]
-        yield atoms, encoded.first[:size] < reach
-        holds = (encoded.last[:size] >= encoded.lengths - reach) & (encoded.last[:size] >= 0)
-        yield [Atom("early", (-reach, symbol)) for symbol in range(size)], holds
-    for period, rest in ((m, r) for m in (2, 3) for r in range(m)):
-        part = EncodedLines(
-            encoded.symbols, np.ascontiguousarray(encoded.ids[:, rest::period]), encoded.lengths
-        )
-        if part.ids.shape[1]:
-            atoms = [Atom("every", (symbol, period, rest)) for symbol in range(size)]
-            yield atoms, part.counts[:size] > 0
 
 
 def counts(encoded: EncodedLines) -> Iterator[Block]:
@@ -163,7 +151,7 @@ def counts(encoded: EncodedLines) -> Iterator[Block]:
 
 
 def comparisons(encoded: EncodedLines) -> Iterator[Block]:
-    """Counts of two symbols, one against the other or together."""
+    """Counts of two symbols, one against the other."""
     size = fits(encoded, 2, 40, places=False)
     pairs, half = list(permutations(range(size), 2)), list(combinations(range(size), 2))
     if not pairs:
@@ -173,16 +161,6 @@ def comparisons(encoded: EncodedLines) -> Iterator[Block]:
         yield [Atom("more", (*pair, by)) for pair in pairs], one - two >= by
     one, two = (encoded.counts[[pair[n] for pair in half]] for n in (0, 1))
     yield [Atom("equal", pair) for pair in half], one == two
-    for most in range(2, min(int((one + two).max()), 10) + 1):
-        yield [Atom("both", (*pair, most)) for pair in half], one + two >= most
-    for period, rest in ((m, r) for m in (2, 3, 4) for r in range(m)):
-        yield (
-            [Atom("bothmod", (*pair, period, rest)) for pair in half],
-            ((one + two) % period == rest),
-        )
-        if period > 2:
-            holds = (one - two) % period == rest
-            yield [Atom("apart", (*pair, period, rest)) for pair in half], holds
 
 
 def orders(encoded: EncodedLines) -> Iterator[Block]:
@@ -210,47 +188,12 @@ def orders(encoded: EncodedLines) -> Iterator[Block]:
         yield [Atom("enclosed", (which, *pair)) for pair in pairs], holds
 
 
-def gaps(encoded: EncodedLines) -> Iterator[Block]:
-    """Two or three symbols with bounded gaps, or at a distance."""
-    size = fits(encoded, 2, 16)
-    hot, pairs = encoded.onehot(size), list(product(range(size), repeat=2))
-    for gap in (1, 2, 3):
-        soon = within(hot, gap)
-        holds = np.stack([(hot[a] & soon[b]).any(1) for a, b in pairs])
-        yield [Atom("near", (pair, gap)) for pair in pairs], holds
-        few = fits(encoded, 3, 8)
-        words = list(product(range(few), repeat=3))
-        if gap < 3 and few**3 * encoded.ids.size <= ROOM:
-            inner = {(b, c): within((hot[b] & soon[c])[None], gap)[0] for b, c in pairs}
-            holds = np.stack([(hot[a] & inner[b, c]).any(1) for a, b, c in words])
-            yield [Atom("near", (word, gap)) for word in words], holds
-    for apart in range(2, min(6, encoded.ids.shape[1])):
-        holds = np.stack([(hot[a, :, :-apart] & hot[b, :, apart:]).any(1) for a, b in pairs])
-        yield [Atom("later", (*pair, apart)) for pair in pairs], holds
-
-
-def within(hot: Bools, gap: int) -> Bools:
-    """Whether a symbol comes after a place with at most `gap` others between."""
-    soon = np.zeros_like(hot)
-    for ahead in range(1, min(gap + 2, hot.shape[2])):
-        soon[:, :, :-ahead] |= hot[:, :, ahead:]
-    return soon
-
-
 def repetition(encoded: EncodedLines) -> Iterator[Block]:
-    """Equal tokens, changes, variety, mirror images and copies."""
+    """Equal tokens, mirror images and copies."""
     ids, lengths, width = encoded.ids, encoded.lengths, encoded.ids.shape[1]
     for apart in range(1, min(5, width)):
         equal = (ids[:, :-apart] == ids[:, apart:]) & (ids[:, apart:] >= 0)
         yield [Atom("repeat", (apart,))], equal.any(1)[None]
-    changes = ((ids[:, :-1] != ids[:, 1:]) & (ids[:, 1:] >= 0)).sum(1)[None]
-    kinds, top = (encoded.counts > 0).sum(0)[None], encoded.counts.max(0)[None]
-    for most in range(1, 13):
-        yield [Atom("changes", (most,))], changes >= most
-        yield [Atom("kinds", (most,))], kinds >= most
-        yield [Atom("top", (most,))], top >= most
-    for period, rest in ((m, r) for m in (2, 3) for r in range(m)):
-        yield [Atom("changemod", (period, rest))], changes % period == rest
     at = np.arange(width)[None]
     flipped = np.take_along_axis(ids, np.clip(lengths[:, None] - 1 - at, 0, width - 1), 1)
     inside = at < lengths[:, None]
@@ -323,20 +266,6 @@ def shape_of(encoded: EncodedLines, chosen: tuple[int, ...], longest: int) -> It
         yield atoms, np.stack(rows)
 
 
-def neighbours(encoded: EncodedLines) -> Iterator[Block]:
-    """Every a has b right after it, or right before it."""
-    size = fits(encoded, 2, 40)
-    pairs = list(permutations(range(size), 2))
-    if not pairs or encoded.ids.shape[1] < 2:
-        return
-    code = np.where(encoded.ids[:, 1:] >= 0, encoded.ids[:, :-1] * len(encoded.symbols), -1)
-    code = np.where(code >= 0, code + encoded.ids[:, 1:], -1)
-    beside = np.stack([(code == a * len(encoded.symbols) + b).sum(1) for a, b in pairs])
-    one, two = (encoded.counts[[pair[n] for pair in pairs]] for n in (0, 1))
-    yield [Atom("followed", pair) for pair in pairs], beside == one
-    yield [Atom("preceded", (b, a)) for a, b in pairs], beside == two
-
-
 def projections(encoded: EncodedLines) -> Iterator[Block]:
     """Every automaton of two or three states over two symbols, others stepped over."""
     size = fits(encoded, 2, 10, places=False)
@@ -360,8 +289,6 @@ FAMILIES: tuple[Callable[[EncodedLines], Iterator[Block]], ...] = (
     repetition,
     shapes,
     brackets,
-    neighbours,
-    gaps,
     projections,
 )
 """In the order in which they are tried when time is short."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -185,7 +185,7 @@ def train(
     kind: Kind = "bpe",
     size: Count | None = None,
     min_count: Count = 1,
-    specials: str | Sequence[str] | Mapping[str, str] | None = None,
+    specials: str | Sequence[str] | None = None,
     wrap: Wrap = "none",
     lossless: bool = False,
     force: bool = False,
@@ -198,8 +198,7 @@ def train(
         kind: what tokens are.
         size: ids at most, control tokens included (bpe, pieces and wordpiece 8000, else all).
         min_count: how often a pair, word or character must occur.
-        specials: control tokens: pad,bos,eos,unk,mask,cls,sep, or with spellings:
-            pad=<pad>,mask=<m>.
+        specials: control tokens: pad,bos,eos,unk,mask,cls,sep.
         wrap: control tokens that are put around texts.
         lossless: words, chars and graphemes write what they do not know in bytes.
         force: write over a tokenizer that is there.

@@ -217,9 +217,8 @@ def test_the_generator_counterbalances():
     assert sum(schema.answer for schema in SCHEMAS) == len(SCHEMAS) / 2
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_taught_model_is_right_about_all(taught, full):
-    scores = evaluate_schemas(taught, SCHEMAS, full)
+def test_a_taught_model_is_right_about_all(taught):
+    scores = evaluate_schemas(taught, SCHEMAS)
     assert scores.single == accuracy(len(SCHEMAS), len(SCHEMAS))
     assert scores.pairs == accuracy(len(SCHEMAS) // 2, len(SCHEMAS) // 2)
     assert scores.alone == scores.ties == 0
@@ -242,9 +241,7 @@ def test_scores_are_sums_of_the_right_tokens(taught, tokenizer):
         each = [float(log[n, ids[0, n + 1]]) for n in range(ids.shape[1] - 1)]
         after = len(tokenizer.encode(schema.after))
         (partial,) = judge(taught, [schema])
-        (full,) = judge(taught, [schema], full=True)
         assert partial.scores[candidate] == pytest.approx(sum(each[-after:]), abs=1e-4)
-        assert full.scores[candidate] == pytest.approx(sum(each), abs=1e-4)
 
 
 def test_a_recurrent_model_scores_too(tokenizer):
@@ -270,7 +267,6 @@ def test_what_is_refused(taught):
     ends = Schema("line 3", "it was the ", "", ("coin", "van"), 0)
     with pytest.raises(DataError, match="it was the coin"):
         judge(taught, [ends])
-    assert judge(taught, [ends], full=True)[0].scores[0] < 0
 
 
 # Models of every kind -----------------------------------------------------------------------------
@@ -304,21 +300,16 @@ def transformers_model(name, folder):
     return getattr(transformers, name).from_pretrained(folder).eval()
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_decoder_against_transformers(writer, schemas, full):  # noqa: F811
-    scores, tokenizer = regard.evaluate.winograd(writer, schemas, full=full), load(writer).tokenizer
-    assert scores.score == ("full" if full else "partial")
+def test_a_decoder_against_transformers(writer, schemas):  # noqa: F811
+    scores, tokenizer = regard.evaluate.winograd(writer, schemas), load(writer).tokenizer
     model = transformers_model("GPT2LMHeadModel", writer)
     right = []
     for schema, row in zip(read_schemas(schemas), scores.schemas, strict=True):
         for candidate in (0, 1):
             ids = tokenizer.encode(text_of(schema, candidate))
-            if full:  # a whole text begins with the token that begins texts
-                begin = [tokenizer.specials[r] for r in ("bos", "eos") if r in tokenizer.specials]
-                ids = begin[:1] + ids
             with torch.no_grad():
                 log = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-            places = range(1, len(ids)) if full else after(tokenizer, schema, candidate)
+            places = after(tokenizer, schema, candidate)
             wanted = sum(float(log[n - 1, ids[n]]) for n in places)
             assert row.scores[candidate] == pytest.approx(wanted, abs=1e-3)
         a, b = row.scores

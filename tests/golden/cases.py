@@ -362,7 +362,6 @@ CASES = [
     Case("eval-translate-no-pairs", "evaluate translate {t5} {text}"),
     Case("eval-translate-decoder", "evaluate translate {gpt2} {pairs_test}"),
     Case("eval-winograd", "evaluate winograd {gpt2} {schemas}"),
-    Case("eval-winograd-full", "evaluate winograd {gpt2} {schemas} --full"),
     Case("eval-winograd-bad-file", "evaluate winograd {gpt2} {pairs}"),
     Case("eval-winograd-picture", "evaluate winograd {vit} {schemas}"),
     Case("eval-blimp", "evaluate blimp {gpt2} {minimal_pairs}"),

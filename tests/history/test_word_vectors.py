@@ -339,11 +339,9 @@ def test_training_into_a_file(trained, name, tmp_path):
 
 def test_clustering(trained):
     assert len(regard.history.cluster(trained / "m", k=3).classes) == 3
-    file = trained / "c.tsv"
-    found = regard.history.cluster(trained / "a.txt", k=4, brown=True, out=file)
-    rows = [line.split("\t") for line in file.read_text().splitlines()]
-    assert len({bits for bits, _ in rows}) == 4 and len(rows) == 21
-    assert all(bits in str(found) for bits, _ in rows)
+    found = regard.history.cluster(trained / "a.txt", k=4, brown=True)
+    assert len(found.classes) == 4 and sum(len(row.words) for row in found.classes) == 21
+    assert all(row.label in str(found) for row in found.classes)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from regard.formal.dfa import DFA
-from regard.rules.atoms import KINDS, atom_bits
+from regard.rules.atoms import atom_bits
 from regard.rules.description_length import (
     contrast_code,
     label_code,
@@ -172,7 +172,6 @@ def test_equal_rows_stand_together():
         (Rule("string", (("a", "a"),)), 3),
         (Rule("string", (("a", "b", "c", "a", "b", "a"),)), 7),
         (Rule("least", ("a", 15)), 16),
-        (Rule("near", (("a", "b", "c"), 2)), 12),
         (Rule("nested", ("a", "b", "c", "d", 3)), 16),
         (Rule("dyck", ("a", "b", 2)), 4),
         (Rule("dyck", ("a", "b", 0)), None),
@@ -195,7 +194,3 @@ def test_probes_are_short_and_tell_all_apart():
     probes = find_probes(rules, [1.0, 1.0, 1.0], list(short_words("ab", 100)))
     sides = {probe.text: (probe.accepted_by, probe.refused_by) for probe in probes}
     assert sides == {"a": ([1], [2, 3]), "a a": ([1, 2], [3])}
-
-
-def test_rests_are_below_their_divisor():
-    assert KINDS["every"].read(("a", 2, 1)) == "some a at a position that is 0 mod 2"
