@@ -40,6 +40,7 @@ from regard.verbs import (
 QUESTION = "Question: {question}\nAnswer: {answer}"
 
 if TYPE_CHECKING:
+    from regard.history.ngram_model import NgramModel
     from regard.kit import Kit
 
 
@@ -80,7 +81,7 @@ def lm(
         $ regard evaluate lm folder test.txt.gz --json
     """
     from regard.evaluate.overlap import check_text_overlap
-    from regard.evaluate.perplexity import evaluate_speech, evaluate_text, open_text_model
+    from regard.evaluate.perplexity import evaluate_speech, evaluate_text
     from regard.kit import Kit
 
     opened = open_text_model(model, precision, edit)
@@ -510,4 +511,25 @@ def _open_decoder(model: ModelLike, precision: Precision) -> Kit:
     kit = open_kit(model, precision)
     if kit.model.decoder is None or kit.model.encoder is not None:
         raise wrong_network("predicting a text", kit, "a decoder")
+    return kit
+
+
+def open_text_model(
+    model: ModelLike | NgramModel, precision: Precision = "auto", edit: EditsLike = ()
+) -> Kit | NgramModel:
+    """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
+    from regard.evaluate.perplexity import check_tokenizer
+    from regard.history.ngram_model import NgramModel
+    from regard.loading import open_kit, wrong_network
+    from regard.model_kinds import NETWORK, NGRAMS, check_kind
+
+    if isinstance(model, NgramModel):
+        return model
+    kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
+    if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
+        return NgramModel.open(Path(model))
+    kit = open_kit(model, precision)
+    if kit.model.decoder is None or kit.model.encoder is not None:
+        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
+    check_tokenizer(kit)
     return kit

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regard.ambient import note, progress
 from regard.data.speech import versions
@@ -21,35 +21,15 @@ from regard.evaluate.results import Perplexity, PositionBand, SpeechPerplexity
 from regard.history.ngram_model import NgramModel, TextLikelihood, spelt_bytes
 from regard.history.predictors import room_of
 from regard.model.config import TextConfig
-from regard.model_kinds import NETWORK, NGRAMS, check_kind
 from regard.receipt import find_in_run
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.tokenizer_folder import open_tokenizer
 from regard.train.settings import CONFIG, read_toml
-from regard.verbs import EditsLike, Precision
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
 DOING = "evaluating a language model"
-
-
-def open_text_model(
-    model: Any, precision: Precision | None = "auto", edit: EditsLike = ()
-) -> Kit | NgramModel:
-    """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
-    from regard.loading import open_kit, wrong_network
-
-    if isinstance(model, NgramModel):
-        return model
-    kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
-    if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
-        return NgramModel.open(Path(model))
-    kit = open_kit(model, precision)
-    if kit.model.decoder is None or kit.model.encoder is not None:
-        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
-    check_tokenizer(kit)
-    return kit
 
 
 def evaluate_text(

@@ -206,7 +206,7 @@ def guess(
 
 def _open_predictor(model: PredictorLike) -> TextPredictor:
     """An n-gram model or a decoder as one that predicts texts."""
-    from regard.evaluate.perplexity import open_text_model
+    from regard.evaluate import open_text_model
     from regard.history.ngram_model import NgramModel
     from regard.history.predictors import predict_by_kit, predict_by_ngrams
 

@@ -363,7 +363,7 @@ def test_wrong_calls(trained, verb, arguments, kind, said):
     if name == "w2v":
         more = {"out": trained / "new", "config": arguments.pop()}
     elif name == "cluster":
-        more = {"k": arguments.pop()}
+        more = {"k": arguments.pop(), "brown": arguments[0] == "T"}
     with pytest.raises(kind) as found:
         getattr(getattr(regard, room), name)(*(places.get(w, w) for w in arguments), **more)
     assert said in str(found.value) and not (trained / "new").exists()
