@@ -67,16 +67,8 @@ def named_rows(
     path: Path | str, text: str | None, label: str | None, labelled: bool
 ) -> Iterator[tuple[TableRow, str, str]]:
     """Rows of a table with the names of the columns that hold text and label."""
-    names: list[str] | None = None
-    if kind_of(path) == "tsv":
-        _, first = next(split_rows(path, "tsv"), (0, []))
-        asked = {text, label, *TEXT, *LABEL} - {None}
-        if len(first) <= 2 and not asked & set(first):
-            if text or label:
-                check_columns(path, [name for name in (text, label) if name], first)
-            names = [TEXT[0], LABEL[0]][: len(first)]
     columns = ("", "")
-    for row in read_table(path, names=names):
+    for row in read_table(path, names=bare_columns(path, text, label)):
         have = list(row.cells)
         if not columns[0]:
             answer = label or next((name for name in LABEL if name in have), LABEL[0])
@@ -85,6 +77,15 @@ def named_rows(
             columns = text or next((name for name in TEXT if name in have), usual), answer
         check_columns(path, columns[::-1] if labelled else columns[:1], have, row.line)
         yield row, *columns
+
+
+def bare_columns(path: Path | str, *asked: str | None) -> list[str] | None:
+    """The columns of a TSV without a header, text TAB label; None where it has one."""
+    if kind_of(path) != "tsv":
+        return None
+    _, first = next(split_rows(path, "tsv"), (0, []))
+    known = {*asked, *TEXT, *LABEL} & set(first)
+    return None if known or len(first) > 2 else [TEXT[0], LABEL[0]][: len(first)]
 
 
 def split_labels(cell: Any, several: bool) -> list[str]:

@@ -8,35 +8,31 @@ import io
 import lzma
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from regard.errors import DataError, bad_byte
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-Progress = Callable[[int, int], None]
-"""Called with the bytes read so far and the bytes in all, as they lie on the disk."""
-
-Tell = Callable[[], None]
 Item = TypeVar("Item")
 CHUNK = 1 << 20  # bytes read at once, and about the characters of a piece
 
 
-def read_pieces(paths: Paths, progress: Progress | None = None) -> Iterator[str]:
+def read_pieces(paths: Paths) -> Iterator[str]:
     """All text of the files in pieces of about a million characters, in bounded memory.
 
     A piece ends where a word ends and blanks begin, wherever there is such a place, so that
     cutting it into tokens gives what the whole text would give. A byte-order mark is dropped.
     """
-    for texts in read_files(paths, progress):
+    for texts in read_files(paths):
         yield from cut_at_blanks(texts)
 
 
-def read_parts(paths: Paths, progress: Progress | None = None) -> Iterator[str]:
+def read_parts(paths: Paths) -> Iterator[str]:
     """Lines with their line feeds, in bounded memory: a very long line comes in several parts."""
-    for texts in read_files(paths, progress):
+    for texts in read_files(paths):
         yield from split_lines(texts)
 
 
@@ -54,9 +50,9 @@ def split_lines(texts: Iterable[str]) -> Iterator[str]:
         yield rest
 
 
-def read_lines(paths: Paths, progress: Progress | None = None) -> Iterator[str]:
+def read_lines(paths: Paths) -> Iterator[str]:
     """The lines without their ends: a line feed, or a carriage return and a line feed."""
-    for texts in read_files(paths, progress):
+    for texts in read_files(paths):
         yield from join_lines(texts)
 
 
@@ -91,17 +87,14 @@ def find_files(paths: Paths) -> list[Path]:
     return found
 
 
-def read_files(paths: Paths, progress: Progress | None = None) -> Iterator[Iterator[str]]:
-    """The text of each file in turn, in chunks; the progress is told after each chunk."""
+def read_files(paths: Paths) -> Iterator[Iterator[str]]:
+    """The text of each file in turn, in chunks."""
     if paths in ("-", ["-"]):
         yield decode(sys.stdin.buffer, "stdin")
         return
-    files = find_files(paths)
-    sizes = [file.stat().st_size for file in files]
-    for number, file in enumerate(files):
+    for file in find_files(paths):
         with open_raw(file) as raw:
-            tell = teller(progress, raw, sum(sizes[:number]), sum(sizes)) if progress else None
-            yield decode(unpack(raw, str(file)), str(file), tell)
+            yield decode(unpack(raw, str(file)), str(file))
 
 
 def open_raw(file: Path) -> io.BufferedReader:
@@ -121,12 +114,7 @@ def read_chunk(stream: ByteStream, name: str) -> bytes:
         raise DataError(f"reading {name}", str(error), "a whole file", fix) from error
 
 
-def teller(progress: Progress, raw: IO[bytes], before: int, total: int) -> Tell | None:
-    """A function that tells how far the reading is in all files; a pipe has no place."""
-    return (lambda: progress(before + raw.tell(), total)) if raw.seekable() else None
-
-
-def decode(stream: ByteStream, name: str, tell: Tell | None = None) -> Iterator[str]:
+def decode(stream: ByteStream, name: str) -> Iterator[str]:
     """The text of a stream in chunks, or an error that names the first byte that is not UTF-8."""
     offset, line, rest, chunk = 0, 1, b"", b" "
     while chunk:
@@ -145,8 +133,6 @@ def decode(stream: ByteStream, name: str, tell: Tell | None = None) -> Iterator[
         if text:
             yield text.removeprefix("\ufeff") if offset == 0 else text
         offset, line, rest = offset + used, line + data.count(b"\n", 0, used), data[used:]
-        if tell:
-            tell()
 
 
 def cut_at_blanks(texts: Iterable[str]) -> Iterator[str]:

@@ -86,18 +86,11 @@ def score_endings(
 
 @torch.no_grad()
 def score_masked(
-    model: Model,
-    row: Row,
-    mask: int,
-    never: Iterable[int] = (),
-    only: Iterable[int] | None = None,
+    model: Model, row: Row, mask: int, never: Iterable[int] = ()
 ) -> list[float | None]:
-    """Log-probability of each id where it alone is hidden (Salazar 2020).
-
-    None for ids that are `never` hidden, and at other places than `only` these.
-    """
-    skipped, wanted = set(never), set(range(len(row)) if only is None else only)
-    places = [n for n, id in enumerate(row) if id not in skipped and n in wanted]
+    """Log-probability of each id where it alone is hidden (Salazar 2020); None for `never` ones."""
+    skipped = set(never)
+    places = [n for n, id in enumerate(row) if id not in skipped]
     found: list[float | None] = [None] * len(row)
     for first in range(0, len(places), 32):
         some = places[first : first + 32]

@@ -81,15 +81,10 @@ def lm(
         $ regard evaluate lm folder test.txt.gz --json
     """
     from regard.evaluate.overlap import check_text_overlap
-    from regard.evaluate.perplexity import check_tokenizer, evaluate_speech, evaluate_text
+    from regard.evaluate.perplexity import evaluate_speech, evaluate_text
     from regard.kit import Kit
-    from regard.loading import wrong_network
 
-    opened = _open_predictor(model, precision, edit)
-    if isinstance(opened, Kit):
-        if opened.model.decoder is None or opened.model.encoder is not None:
-            raise wrong_network("predicting a text", opened, "a decoder, or n-grams")
-        check_tokenizer(opened)
+    opened = open_text_model(model, precision, edit)
     overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
 
     def measure(file: str | Path) -> Perplexity:
@@ -281,7 +276,6 @@ def winograd(
     model: ModelLike,
     schemas: File,
     *,
-    full: bool = False,
     count: Count | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
@@ -289,10 +283,8 @@ def winograd(
     """Which noun does the pronoun mean? Accuracy on single schemas and on pairs.
 
     Args:
-        model: a folder, a .gguf file, n-grams, or an opened Kit.
-        schemas: WSC's .xml, XWinograd's .tsv, WinoGrande's .jsonl, or a table with the columns
-            text, a, b, answer and perhaps pair.
-        full: score the whole text, not what follows the candidate alone.
+        model: a folder, a .gguf file, or an opened Kit: a decoder.
+        schemas: WSC's .xml, XWinograd's .tsv, or a table with the columns text, a, b, answer.
         count: the first schemas (all).
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -301,23 +293,14 @@ def winograd(
         >>> regard.evaluate.winograd("folder", "schemas.tsv").pairs.accuracy
         $ regard evaluate winograd folder wsc273.xml
         $ regard evaluate winograd folder xwinograd.tsv --count 100
-        $ regard evaluate winograd folder winogrande.jsonl --full --json
+        $ regard evaluate winograd folder schemas.jsonl --json
     """
-    from regard.data.statistics import check_finite
-    from regard.evaluate.winograd_schemas import DOING, judge, read_schemas, winograd_scores
-    from regard.kit import Kit
-    from regard.look.text_limits import max_tokens_of
+    from regard.evaluate.winograd_schemas import evaluate_schemas, read_schemas
 
-    chosen = read_schemas(schemas)[:count]
-    opened = _open_predictor(model, precision, edit)
-    if isinstance(opened, Kit):
-        most = max_tokens_of(opened, DOING)
-        with opened.edit(edit):
-            judged = judge(opened.model, opened.text_tokenizer, chosen, full, most)
-    else:
-        judged = judge(opened, opened.tokenizer, chosen, full)
-    check_finite(DOING, (score for each in judged for score in each.scores))
-    return winograd_scores(judged, full, _name(model), str(schemas))
+    chosen, kit = read_schemas(schemas)[:count], _open_decoder(model, precision)
+    with kit.edit(edit):
+        scores = evaluate_schemas(kit, chosen)
+    return replace(scores, model=_name(model), file=str(schemas))
 
 
 @verb
@@ -455,7 +438,6 @@ def analogies(
     vectors: VectorsLike,
     questions: File | None = None,
     *,
-    mul: bool = False,
     matrix: Matrix = "in",
 ) -> AnalogyScores:
     """Share of analogies that vectors of words solve.
@@ -463,14 +445,13 @@ def analogies(
     Args:
         vectors: a folder of `regard train w2v`, or a file of word2vec's, text or binary.
         questions: lines `a b c d` in sections `: name` (without it a small set of our own).
-        mul: 3CosMul instead of 3CosAdd.
         matrix: vectors of words as inputs, or as what is predicted.
 
     Example:
         >>> regard.evaluate.analogies("vectors", "questions-words.txt").accuracy
         $ regard evaluate analogies vectors
         $ regard evaluate analogies vectors questions-words.txt
-        $ regard evaluate analogies vectors.bin questions-words.txt --mul --json
+        $ regard evaluate analogies vectors.bin questions-words.txt --json
     """
     from regard.history import open_vectors
     from regard.history.analogies import OWN, Solved, read_questions, solve, total
@@ -479,14 +460,13 @@ def analogies(
         low, high = solved.interval()
         return {"accuracy": solved.accuracy, **solved._asdict(), "low": low, "high": high}
 
-    way: Literal["add", "mul"] = "mul" if mul else "add"
-    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN), way)
+    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN))
     every = total(scores)
     if not every.asked:
         fault = f"none of {every.skipped:,} questions has vectors for its four words"
         raise DataError("solving analogies", fault, "questions in the language of the vectors")
     sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
-    return AnalogyScores(**score(every), way=way, sections=sections, vectors=_name(vectors))
+    return AnalogyScores(**score(every), sections=sections, vectors=_name(vectors))
 
 
 @verb
@@ -534,16 +514,22 @@ def _open_decoder(model: ModelLike, precision: Precision) -> Kit:
     return kit
 
 
-def _open_predictor(model: ModelLike, precision: Precision, edit: EditsLike) -> Kit | NgramModel:
-    """A network, or n-grams, which have nothing to edit."""
+def open_text_model(
+    model: ModelLike | NgramModel, precision: Precision = "auto", edit: EditsLike = ()
+) -> Kit | NgramModel:
+    """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
+    from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
-    from regard.kit import Kit
-    from regard.loading import open_kit
+    from regard.loading import open_kit, wrong_network
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
-    if isinstance(model, Kit | NgramModel):
+    if isinstance(model, NgramModel):
         return model
     kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
-    if check_kind(str(model), *kinds) is NGRAMS:
+    if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
         return NgramModel.open(Path(model))
-    return open_kit(model, precision)
+    kit = open_kit(model, precision)
+    if kit.model.decoder is None or kit.model.encoder is not None:
+        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
+    check_tokenizer(kit)
+    return kit

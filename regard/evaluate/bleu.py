@@ -51,6 +51,5 @@ def bleu_by_length(
     for _, lines in sorted(groups.items()):
         own = [sizes[n] for n in lines]
         scores = bleu_chrf([translations[n] for n in lines], [pairs[n][1] for n in lines], spaced)
-        mean = sum(own) / len(own)
-        bands.append(LengthBand(min(own), max(own), mean, len(lines), scores.bleu))
+        bands.append(LengthBand(min(own), max(own), len(lines), scores.bleu))
     return bands

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.statistics import check_finite
-from regard.data.tabular import TableRow, check_columns, kind_of, read_table, split_rows
+from regard.data.labelled_texts import bare_columns
+from regard.data.statistics import check_finite, share_interval
+from regard.data.tabular import TableRow, check_columns, read_table
 from regard.decode.prompt import prompt_ids
 from regard.decode.scoring import score_endings
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import Accuracy, FewShotScore, MinimalPairs
-from regard.evaluate.winograd_schemas import accuracy
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -50,8 +50,7 @@ def read_questions(paths: Iterable[str | Path], words: Mapping[str, str]) -> lis
     """
     tables = list[tuple[str, list[TableRow]]]()
     for path in paths:
-        bare = kind_of(path) == "tsv" and "label" not in next(split_rows(path, "tsv"), (0, []))[1]
-        rows = list(read_table(path, names=("text", "label") if bare else None))
+        rows = list(read_table(path, names=bare_columns(path)))
         tables.append((f"reading {path}", rows))
         for line, cells in rows:
             check_columns(path, ["answer" if "choices" in cells else "label"], cells, line)
@@ -103,6 +102,11 @@ def score_options(
     check_finite(DOING, scores)
     left = iter(scores)
     return [[next(left) for _ in texts] for texts in options]
+
+
+def accuracy(right: int, asked: int) -> Accuracy:
+    """A share of right answers; 0 where nothing was asked."""
+    return Accuracy(right / asked if asked else 0.0, right, asked, *share_interval(right, asked))
 
 
 def evaluate_fewshot(

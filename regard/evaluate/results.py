@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import UsageError
-from regard.result import Grid, Result, Row, human, shown
+from regard.result import Grid, Result, Row, shown
 
 BAR_WIDTH = 40  # characters of the longest bar
 
@@ -16,62 +16,49 @@ BAR_WIDTH = 40  # characters of the longest bar
 class Band(Row):
     """What was measured where a number lies between two others."""
 
-    low: int
-    high: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields; the two ends are called from and to."""
-        data = super().to_dict()
-        return {"from": data.pop("low"), "to": data.pop("high"), **data}
+    low: int = shown(json="from", title="from")
+    high: int = shown(json="to", title="to")
 
 
 @dataclass(frozen=True)
 class PositionBand(Band):
     """Perplexity of tokens that have so many before them."""
 
-    tokens: int
-    perplexity: float
+    tokens: int = shown()
+    perplexity: float = shown("{:,.2f}")
 
 
 @dataclass(frozen=True)
 class Perplexity(Result):
     """{model} on {test}."""
 
-    perplexity: float
-    loss: float
+    perplexity: float = shown("{:,.4f}")
+    loss: float = shown("{:,.4f}")
     """Mean negative log-likelihood of a token, in nats."""
-    bits_per_token: float
-    bits_per_byte: float
+    bits_per_token: float = shown("{:,.4f}")
+    bits_per_byte: float = shown("{:,.4f}")
     """With unknown words spelt out, 8 bits a byte: comparable between all models."""
-    tokens: int
-    bytes: int
-    vocabulary: str
+    tokens: int = shown()
+    bytes: int = shown()
+    vocabulary: str = shown()
     """Tokens and a mark of their spelling: perplexities with another are not comparable."""
-    unknown: int | None = None
+    unknown: int | None = shown(optional=True, default=None)
     """Tokens that stand for words the model does not know, of models that have such a token."""
-    perplexity_known: float | None = None
+    perplexity_known: float | None = shown("{:,.4f}", optional=True, default=None)
     """Without those; `perplexity` has them as one word of the vocabulary."""
-    impossible: int | None = None
+    impossible: int | None = shown(optional=True, default=None)
     """Tokens of probability 0, of n-grams without smoothing."""
-    by_position: list[PositionBand] | None = None
-    windows: str | None = None
+    by_position: list[PositionBand] | None = shown(table=False, optional=True, default=None)
+    windows: str | None = shown(optional=True, default=None)
     """How the text was cut for a model that reads so many tokens at most."""
-    overlap: str | None = None
+    overlap: str | None = shown(optional=True, default=None)
     """What is known of test lines in the training data."""
-    model: str = shown(json=False, default="")
-    test: str = shown(json=False, default="")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields that have a value; an infinite perplexity is null."""
-        values = super().to_dict()
-        return {
-            n: v for n, v in values.items() if v is not None or n == "perplexity" or n == "loss"
-        }
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")
 
     def parts(self) -> Iterator[str | Grid]:
         """The numbers, then a plot by position."""
-        values = {n: getattr(self, n) for n in self.to_dict() if n != "by_position"}
-        yield Grid(self.title(), ("", ""), [describe(n, v) for n, v in values.items()], left=2)
+        yield from super().parts()
         if self.unknown:
             yield (
                 f"{self.unknown:,} of {self.tokens:,} tokens are unknown words: compare the "
@@ -101,14 +88,10 @@ class SpeechPerplexity(Result):
     """Without fillers and restarts."""
     shuffled: Perplexity
     """The words of each line in random order."""
-    windows: str | None = None
-    overlap: str | None = None
+    windows: str | None = shown(optional=True, default=None)
+    overlap: str | None = shown(optional=True, default=None)
     model: str = shown(json=False, default="")
     test: str = shown(json=False, default="")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields that have a value."""
-        return {name: value for name, value in super().to_dict().items() if value is not None}
 
     def parts(self) -> Iterator[str | Grid]:
         """How far speech is from the written language, and from words in random order."""
@@ -128,45 +111,26 @@ class SpeechPerplexity(Result):
 class LengthBand(Band):
     """BLEU of sentences whose sources have so many words."""
 
-    mean: float
-    lines: int
-    bleu: float
+    lines: int = shown()
+    bleu: float = shown("{:.2f}", title="BLEU")
 
 
 @dataclass(frozen=True)
 class TranslationScores(Result):
     """{model} on {test}."""
 
-    bleu: float
-    bleu_signature: str
-    chrf: float
-    chrf_signature: str
-    lines: int
-    beams: int
-    overlap: str
-    by_length: list[LengthBand] | None = None
-    model: str = shown(json=False, default="")
-    test: str = shown(json=False, default="")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields; lengths where they were asked for."""
-        return {name: value for name, value in super().to_dict().items() if value is not None}
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The scores, then BLEU by length."""
-        values = {n: getattr(self, n) for n in self.to_dict() if n != "by_length"}
-        yield Grid(self.title(), ("", ""), [describe(n, v) for n, v in values.items()], left=2)
-        if self.by_length:
-            rows = [
-                (f"{band.low} to {band.high}", f"{band.lines:,}", f"{band.bleu:.2f}")
-                for band in self.by_length
-            ]
-            yield Grid("BLEU by words of the source", ("words", "lines", "BLEU"), rows)
-
-
-def describe(name: str, value: Any) -> tuple[str, str]:
-    """A field as people read it."""
-    return name.replace("_", " "), f"{value:,.4f}" if isinstance(value, float) else human(value)
+    bleu: float = shown("{:.4f}")
+    bleu_signature: str = shown()
+    chrf: float = shown("{:.4f}")
+    chrf_signature: str = shown()
+    lines: int = shown()
+    beams: int = shown()
+    overlap: str = shown()
+    by_length: list[LengthBand] | None = shown(
+        title="BLEU by words of the source", optional=True, default=None
+    )
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")
 
 
 # Winograd schemas -------------------------------------------------------------------------------
@@ -210,9 +174,8 @@ class JudgedSchema(Row):
 
 @dataclass(frozen=True)
 class WinogradScores(SchemaScores, Result):
-    """{model} on {file}, {score} score."""
+    """{model} on {file}."""
 
-    score: str
     groups: dict[str, SchemaScores]
     schemas: list[JudgedSchema]
     pairs_at: list[tuple[int, int]]
@@ -284,24 +247,6 @@ class FewShot(Result):
     model: str = shown(json=False, table=False, default="")
     test: str = shown(json=False, table=False, default="")
 
-    def plot(self) -> Any:
-        """Accuracy by the number of examples, plain and calibrated, with intervals."""
-        from regard.look.picture import new_figure
-
-        figure = new_figure(6, 4)
-        axes, k = figure.subplots(), [str(row.k) for row in self.by_k]
-        for name, low, high in (
-            ("accuracy", "low", "high"),
-            ("calibrated", "calibrated_low", "calibrated_high"),
-        ):
-            middle, *ends = ([getattr(r, f) for r in self.by_k] for f in (name, low, high))
-            (line,) = axes.plot(k, middle, "o-", label=name)
-            axes.fill_between(k, ends[0], ends[1], alpha=0.2, color=line.get_color())
-        axes.axhline(self.majority, ls=":", color="grey", label="most frequent answer")
-        axes.set(xlabel="examples in the prompt", ylabel="accuracy", title=self.title())
-        axes.legend()
-        return figure
-
 
 # Vectors of words -------------------------------------------------------------------------------
 
@@ -310,33 +255,22 @@ class FewShot(Result):
 class SectionScore(Row):
     """Analogies of one section that were solved."""
 
-    accuracy: float
-    right: int
-    asked: int
-    skipped: int
+    accuracy: float = shown("{:.1%}")
+    right: int = shown()
+    asked: int = shown()
+    skipped: int = shown()
     """Questions with a word that has no vector."""
-    low: float
-    high: float
+    low: float = shown("{:.1%}")
+    high: float = shown("{:.1%}")
+    """95 % interval (Wilson 1927)."""
 
 
 @dataclass(frozen=True)
 class AnalogyScores(SectionScore, Result):
-    """Analogies by {vectors}."""
+    """Analogies by {vectors}, the question's words left out of the answers."""
 
-    way: str
-    """add: 3CosAdd, mul: 3CosMul."""
-    sections: dict[str, SectionScore]
-    vectors: str = shown(json=False, default="")
-
-    def parts(self) -> Iterator[str | Grid]:
-        """A row for each section and one for all."""
-        rows = [
-            (name, f"{s.accuracy:.1%}", f"{s.right:,}", f"{s.asked:,}", f"{s.skipped:,}")
-            for name, s in (self.sections | {"all": self}).items()
-        ]
-        yield Grid(self.title(), ("section", "right", "", "asked", "without vectors"), rows)
-        interval = f"{self.low:.1%} to {self.high:.1%}"
-        yield f"95 % interval of all: {interval}; the question's words are left out"
+    sections: dict[str, SectionScore] = shown()
+    vectors: str = shown(json=False, table=False, default="")
 
 
 @dataclass(frozen=True)
@@ -346,11 +280,7 @@ class SimilarityScore(Result):
     spearman: float
     pairs: int
     skipped: int
-
-    def parts(self) -> Iterator[str | Grid]:
-        """One line."""
-        without = f", {self.skipped:,} without vectors" if self.skipped else ""
-        yield f"Spearman's ρ {self.spearman:.4f} over {self.pairs:,} pairs{without}"
+    """Pairs with a word that has no vector."""
 
 
 # Classes, tags and numbers ------------------------------------------------------------------------

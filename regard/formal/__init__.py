@@ -38,8 +38,6 @@ def make(
     length: str | int = "1-20",
     count: Count = 10,
     negatives: Natural = 0,
-    words: bool | None = None,
-    out: str | Path | None = None,
 ) -> DrawnWords:
     """Draw words of a language, each of a length as likely as any other, and non-members.
 
@@ -47,28 +45,21 @@ def make(
         language: a name of `formal list`, the file of a grammar, or a regular expression.
         length: symbols of a word, or a range of lengths such as 2-40.
         count: members.
-        negatives: non-members too: half near misses, half random.
-        words: an expression is over words (as it is when it has blanks).
-        out: write members here, non-members beside it (x.txt and x-not.txt).
+        negatives: non-members too, after an empty line: half near misses, half random.
 
     Example:
         >>> regard.formal.make("anbn", length=20, count=1).members
         ['aaaaaaaaaabbbbbbbbbb']
         $ regard formal make anbn --length 20 --count 5
-        $ regard formal make dyck-2 --length 2-40 --count 1000 --negatives 1000 --out dyck.txt
+        $ regard formal make dyck-2 --length 2-40 --count 1000 --negatives 1000 > dyck.txt
         $ regard formal make grammar.txt --length 1-12 --seed 7 --json
     """
     from random import Random
 
-    from regard.files import check_places, write_whole
     from regard.formal.hierarchy import open_language
 
     low, high = _read_lengths(length)
-    place = None if out is None else Path(out)
-    check_places(place)
-    if place is not None and place.resolve() == Path(language).resolve():
-        raise UsageError("making words", f"--out {out}", "another file than the grammar's")
-    opened, rng = open_language(language, words), Random(current().seed)
+    opened, rng = open_language(language), Random(current().seed)
     sizes = [n for n in track(range(low, high + 1), "counting words, length") if opened.has(n)]
     if not sizes:
         near = [str(n) for n in range(high + 12) if opened.has(n)][:6]
@@ -84,13 +75,7 @@ def make(
         opened.join(opened.stranger(rng.randint(low, high), rng, near=n % 2 == 0))
         for n in track(range(negatives), "drawing non-members")
     ]
-    files = {place: members} if place is not None else {}
-    if place is not None and others:
-        files[place.with_name(f"{place.stem}-not{place.suffix}")] = others
-    for path, lines in files.items():
-        write_whole(path, "".join(f"{word}\n" for word in lines).encode())
-    written = [*map(str, files)]
-    return DrawnWords(opened.name, opened.kind, current().seed, members, others, written)
+    return DrawnWords(opened.name, opened.kind, current().seed, members, others)
 
 
 def _read_lengths(length: str | int) -> tuple[int, int]:
@@ -106,21 +91,18 @@ def _read_lengths(length: str | int) -> tuple[int, int]:
 
 
 @verb
-def test(
-    language: str, lines: Lines = "-", *, words: bool | None = None, top: Natural = 40
-) -> Membership:
-    """Say of each line whether it is in a language, and where it goes wrong.
+def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> Membership:
+    """Say of each line whether it is in a language.
 
     Args:
         language: a name of `formal list`, the file of a grammar, or a regular expression.
         lines: a file with one word of the language a line, ε the empty one; - is stdin; in Python
             also the words themselves.
-        words: an expression is over words (as it is when it has blanks).
         top: rows shown.
 
     Example:
-        >>> regard.formal.test("anbn", ["aabb", "aab"]).lines[1].why
-        'no member ends here'
+        >>> regard.formal.test("anbn", ["aabb", "aab"]).lines[1].member
+        False
         $ regard formal test anbncn lines.txt
         $ regard formal test grammar.txt lines.txt --json
         $ regard formal test ".* leeuw .* olifant .*" lines.txt
@@ -129,12 +111,12 @@ def test(
     from regard.formal.hierarchy import open_language
 
     texts = [*read_lines(lines)] if isinstance(lines, str | Path) else [*lines]
-    opened = open_language(language, words, texts)
+    opened = open_language(language, texts)
     tested = []
     for number, text in enumerate(track(texts, "testing lines"), 1):
         if text.strip():
-            why = opened.fault(opened.split(text))
-            tested.append(TestedLine(text.strip(), why, why is None, number))
+            member = opened.accepts(opened.split(text))
+            tested.append(TestedLine(text.strip(), member, number))
     if not tested:
         raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")
     members, blank = sum(line.member for line in tested), len(texts) - len(tested)
@@ -143,32 +125,30 @@ def test(
 
 
 @verb
-def draw(language: str, *, words: bool | None = None, dead: bool = False) -> Automaton:
-    """The smallest automaton of a regular language: its states and a picture.
+def draw(language: str) -> Automaton:
+    """The smallest automaton of a regular language, as DOT.
 
     Args:
         language: a name of `formal list`, or a regular expression.
-        words: an expression is over words (as it is when it has blanks).
-        dead: show the dead state too.
 
     Example:
         >>> regard.formal.draw("(a|b)*abb").states
         4
         $ regard formal draw "(a|b)*abb"
-        $ regard formal draw parity --save parity.png
-        $ regard formal draw "~(.* leeuw .*)" --words --save no-lion.dot
+        $ regard formal draw parity --json
+        $ regard formal draw "~(.* leeuw .*)" --save no-lion.dot
     """
     from regard.formal.dfa import DFA
     from regard.formal.hierarchy import open_language
     from regard.formal.state_diagram import dot
 
-    opened = open_language(language, words)
+    opened = open_language(language)
     if not isinstance(opened.source, DFA):
         problem, fix = f"{opened.name} is {opened.kind}", "see `regard formal list`"
         raise UsageError("drawing an automaton", problem, "a regular language", fix)
     dfa = opened.source.minimise()
     sizes = len(dfa.moves), len(dfa.moves) - len(dfa.live)
-    return Automaton(opened.name, *sizes, dot(dfa, dead), dfa, dead)
+    return Automaton(opened.name, *sizes, dot(dfa), dfa)
 
 
 @verb
@@ -193,10 +173,7 @@ def list() -> Languages:
         example = one.join(one.member(length, Random(1)))
         row = LanguageRow(one.name, one.kind, one.summary, [*one.alphabet], example)
         languages.append(row)
-    tasks = [
-        TaskRow(t.name, t.level, t.inputs, t.outputs, t.chance, t.published._asdict())
-        for t in TASKS.values()
-    ]
+    tasks = [TaskRow(t.name, t.level, t.chance, t.published._asdict()) for t in TASKS.values()]
     return Languages(languages, tasks)
 
 
@@ -211,7 +188,6 @@ def learn(
     test_length: Count = 500,
     seeds: Count = 1,
     count: Count = 64,
-    out: str | Path | None = None,
 ) -> LengthRuns:
     """Train on short sequences of a task, test on long ones (Delétang et al. 2023).
 
@@ -224,19 +200,16 @@ def learn(
         test_length: longest sequence of the test.
         seeds: train with so many seeds, from --seed on; the best and the mean are shown.
         count: sequences of each length in the test.
-        out: write a line of JSON after each run, with the accuracy at each length.
 
     Example:
         >>> regard.formal.learn(["parity"], models=["rnn"], steps=2000).runs[0].far
         $ regard formal learn parity even-pairs --models sinusoidal rnn --steps 2000
-        $ regard formal learn bucket-sort --models relative --seeds 3 --out runs.jsonl
+        $ regard formal learn bucket-sort --models relative --seeds 3 --save runs.json
         $ regard formal learn reverse --models lstm --test-length 100 --json
     """
-    from regard.files import check_places
     from regard.formal.length_generalisation import run_task
     from regard.formal.tasks import find_task
 
-    check_places(out)
     chosen = [find_task(name) for name in ([tasks] if isinstance(tasks, str) else tasks)]
     if test_length <= train_length:
         problem = f"--test-length {test_length}, --train-length {train_length}"
@@ -246,5 +219,5 @@ def learn(
         for model in models:
             for seed in range(current().seed, current().seed + seeds):
                 lengths = train_length, test_length
-                runs.append(run_task(task, model, seed, steps, lr, lengths, count, out))
+                runs.append(run_task(task, model, seed, steps, lr, lengths, count))
     return LengthRuns(runs)

@@ -51,16 +51,10 @@ class CounterMachine:
 
     def accepts(self, word: Sequence[str]) -> bool:
         """Whether the machine reads all of the word and ends as it should."""
-        return self.failure(word) is None
-
-    def failure(self, word: Sequence[str]) -> int | None:
-        """The first symbol that has no move; the length when the end is wrong; None: accepted."""
         path = self.path(word)
-        if len(path) <= len(word):
-            return len(path) - 1
         state, counters = path[-1]
         ends = (test for one, test in self.accepting if one == state)
-        return None if any(passes(counters, test) for test in ends) else len(word)
+        return len(path) > len(word) and any(passes(counters, test) for test in ends)
 
 
 def passes(counters: tuple[int, ...], test: str) -> bool:

@@ -31,58 +31,26 @@ class Chart:
 
     # Membership --------------------------------------------------------------------------------
 
-    @cached_property
-    def _firsts(self) -> dict[str, set[str]]:
-        """What a word of a name may begin with: itself, the first part of a pair, and so on."""
-        firsts: dict[str, set[str]] = {}
-        for left in self.rules.pairs:
-            reached, queue = {left}, [left]
-            for name in queue:
-                fresh = {first for first, _ in self.rules.pairs[name]} - reached
-                reached |= fresh
-                queue += fresh
-            firsts[left] = reached
-        return firsts
-
-    def spans(self, word: Sequence[str]) -> tuple[int, int]:
-        """Where words that begin at 0 may end, and where beginnings of words may; as bits."""
-        rules, names = self.rules, list(self.rules.pairs)
-        pairs = [(a, b, c) for a in names for b, c in rules.pairs[a]]
-        begun = {(a, b, c) for a in names for n in self._firsts[a] for b, c in rules.pairs[n]}
-        ends = [dict.fromkeys(names, 0) for _ in word]  # from each place, where a name ends
-        begins = [dict.fromkeys(names, 0) for _ in word]  # and where a beginning of it does
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether the grammar derives the word."""
+        if not word:
+            return bool(self.rules.empty)
+        names = list(self.rules.pairs)
+        pairs = [(a, b, c) for a in names for b, c in self.rules.pairs[a]]
         starts = [dict.fromkeys(names, 0) for _ in range(len(word) + 1)]  # seen from the end
         for i in range(len(word) - 1, -1, -1):
-            here = ends[i]
-            alone = {name for name, row in rules.words.items() if word[i] in row}
-            for name in alone:
-                here[name] = 1 << (i + 1)
-                starts[i + 1][name] |= 1 << i
+            ends = dict.fromkeys(names, 0)  # from here, where a name ends
+            for name, row in self.rules.words.items():
+                if word[i] in row:
+                    ends[name] = 1 << (i + 1)
+                    starts[i + 1][name] |= 1 << i
             for j in range(i + 2, len(word) + 1):
                 behind = starts[j]
                 for a, b, c in pairs:
-                    if here[b] & behind[c]:
-                        here[a] |= 1 << j
+                    if ends[b] & behind[c]:
+                        ends[a] |= 1 << j
                         behind[a] |= 1 << i
-            begins[i] |= {a: 1 << (i + 1) for a in names if self._firsts[a] & alone}
-            for a, b, c in begun:  # a whole b, then the beginning of a c
-                for middle in range(i + 1, len(word)):
-                    if here[b] >> middle & 1:
-                        begins[i][a] |= begins[middle][c]
-        return (ends[0][rules.start], begins[0][rules.start]) if word else (0, 0)
-
-    def accepts(self, word: Sequence[str]) -> bool:
-        """Whether the grammar derives the word."""
-        return self.failure(word) is None
-
-    def failure(self, word: Sequence[str]) -> int | None:
-        """The first symbol that no word has there; the length when it ends too soon; or None."""
-        if not word:
-            return None if self.rules.empty else 0
-        whole, begun = self.spans(word)
-        if whole >> len(word) & 1:
-            return None
-        return max(begun.bit_length() - 1, 0)
+        return bool(ends[self.rules.start] >> len(word) & 1)
 
     # Counts and uniform words ------------------------------------------------------------------
 

@@ -65,19 +65,6 @@ class DFA:
         states = self.path(word)
         return len(states) > len(word) and states[-1] in self.accepting
 
-    def failure(self, word: Sequence[str]) -> int | None:
-        """Where a word goes wrong: the first symbol after which nothing can mend it.
-
-        Its length when it only ends too soon; None when it is accepted.
-        """
-        states = self.path(word)
-        for n, state in enumerate(states):
-            if state not in self.live:
-                return max(n - 1, 0)
-        if len(states) <= len(word):  # a symbol that is not in the alphabet
-            return len(states) - 1
-        return None if states[-1] in self.accepting else len(word)
-
     @cached_property
     def live(self) -> frozenset[int]:
         """States from which some word is accepted."""
@@ -149,9 +136,6 @@ class DFA:
     def __xor__(self, other: DFA) -> DFA:
         return self.product(other, lambda one, two: one != two)
 
-    def __sub__(self, other: DFA) -> DFA:
-        return self.product(other, lambda one, two: one and not two)
-
     def product(self, other: DFA, accept: Callable[[bool, bool], bool]) -> DFA:
         """Both at once, over the symbols of either; accepting by what each of them says."""
 
@@ -166,7 +150,7 @@ class DFA:
         return explore(symbols, starts, step, accepts)
 
     def minimise(self) -> DFA:
-        """The smallest automaton of the language, numbered from its start (Hopcroft 1971)."""
+        """The smallest automaton of the language, numbered from its start (Moore 1956)."""
         block = _partition(self)
         member = {number: state for state, number in sorted(block.items())}
 
@@ -217,30 +201,11 @@ def explore(
 
 
 def _partition(dfa: DFA) -> dict[int, int]:
-    """The number of each state's group, which no word tells apart; Hopcroft's way, n log n."""
-    size, width = len(dfa.moves), len(dfa.alphabet)
-    before: list[list[list[int]]] = [[[] for _ in range(size)] for _ in range(width)]
-    for state, row in enumerate(dfa.moves):
-        for n, target in enumerate(row):
-            before[n][target].append(state)
-    halves = (set(dfa.accepting), set(range(size)) - dfa.accepting)
-    parts = [half for half in halves if half]
-    home = {state: n for n, part in enumerate(parts) for state in part}
-    waiting = set(range(len(parts)))
-    while waiting:
-        splitter = list(parts[waiting.pop()])
-        for n in range(width):
-            touched: dict[int, set[int]] = {}
-            for target in splitter:
-                for state in before[n][target]:
-                    touched.setdefault(home[state], set()).add(state)
-            for number, inside in touched.items():
-                if len(inside) == len(parts[number]):
-                    continue
-                outside = parts[number] - inside
-                small, large = sorted((inside, outside), key=len)
-                parts[number] = large  # if it waits to be a splitter, it still does
-                parts.append(small)
-                home |= dict.fromkeys(small, len(parts) - 1)
-                waiting.add(len(parts) - 1)
-    return home
+    """The number of each state's group, which no word tells apart: split until nothing splits."""
+    group = {state: int(state in dfa.accepting) for state in range(len(dfa.moves))}
+    while True:
+        rows = [(group[n], *(group[m] for m in row)) for n, row in enumerate(dfa.moves)]
+        numbers = {row: n for n, row in enumerate(dict.fromkeys(rows))}
+        if len(numbers) == len(set(group.values())):
+            return group
+        group = {n: numbers[row] for n, row in enumerate(rows)}

@@ -131,10 +131,10 @@ def find_language(name: str) -> Language:
 FILE = re.compile(r"[\w./~-]+\.(txt|cfg|grammar|g)|[\w.~-]*/[\w./~-]*")  # what means a file
 
 
-def open_language(text: str, words: bool | None = None, lines: Iterable[str] = ()) -> Language:
+def open_language(text: str, lines: Iterable[str] = ()) -> Language:
     """The language of a name, a grammar's file, or an expression over its symbols and the lines'.
 
-    An expression is over words when it has blanks, or when `words` says so.
+    An expression is over words when it has blanks.
     """
     if text in MAKERS or text.startswith("dyck-"):
         return find_language(text)
@@ -147,9 +147,9 @@ def open_language(text: str, words: bool | None = None, lines: Iterable[str] = (
         return Language(text, "context-free", "a grammar", grammar.terminals, Chart(grammar))
     if FILE.fullmatch(text):
         raise DataError(f"opening {text}", "no such file", "a grammar, a name, or an expression")
-    if not set(text) & MARKS and not words:
+    if not set(text) & MARKS:
         return find_language(text)  # which says what is near
-    words = bool(set(text) & set(" \t\n")) if words is None else words
+    words = bool(set(text) & set(" \t\n"))
     split = (line.split() if words else line for line in lines if line.strip() != EMPTY)
     known = {symbol for line in split for symbol in line if words or not symbol.isspace()}
     alphabet = tuple(sorted(known | set(symbols_of(text, words))))

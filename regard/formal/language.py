@@ -24,8 +24,8 @@ ATTEMPTS = 200  # draws of a non-member before another way is tried
 class WordSource(Protocol):
     """What a language is made of: an automaton, the chart of a grammar, or one of those below."""
 
-    def failure(self, word: Sequence[str]) -> int | None:
-        """Where a word goes wrong; its length when it ends too soon; None for a member."""
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether a word is a member."""
 
     def count(self, length: int) -> int:
         """How many members have this length."""
@@ -48,19 +48,7 @@ class Language:
 
     def accepts(self, word: Sequence[str]) -> bool:
         """Whether a word is a member."""
-        return self.source.failure(word) is None
-
-    def fault(self, word: Sequence[str]) -> str | None:
-        """Why a word is not a member, and where it goes wrong; None: it is."""
-        at = self.source.failure(word)
-        if at is None:
-            return None
-        if at >= len(word):
-            return "no member ends here" if word else "the empty word is no member"
-        why = "cannot stand there" if word[at] in self.alphabet else "is not in the alphabet"
-        if isinstance(self.source, Halves) and word[at] in self.alphabet:
-            why = f"differs from symbol {self.source.partner(at, len(word)) + 1}"
-        return f"symbol {at + 1}, {word[at]}, {why}"
+        return self.source.accepts(word)
 
     def has(self, length: int) -> bool:
         """Whether some member has this length."""
@@ -145,9 +133,9 @@ class Blocks:
         """What recognises them."""
         return block_machine(self.blocks, self.groups, self.least)
 
-    def failure(self, word: Sequence[str]) -> int | None:
-        """Where the counter machine stops."""
-        return self.machine.failure(word)
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether the counter machine does."""
+        return self.machine.accepts(word)
 
     def sizes(self, length: int) -> list[tuple[int, ...]]:
         """The lengths of the runs of each group that add up to a length."""
@@ -194,20 +182,11 @@ class Halves:
     alphabet: Sequence[str]
     backwards: bool
 
-    def partner(self, at: int, length: int) -> int:
-        """The place in the first half that a place in the second must agree with."""
-        return length - 1 - at if self.backwards else at - length // 2
-
-    def failure(self, word: Sequence[str]) -> int | None:
-        """The first place of the second half that does not agree."""
-        size = len(word)
-        unknown = next((n for n, symbol in enumerate(word) if symbol not in self.alphabet), None)
-        if unknown is not None:
-            return unknown
-        if size % 2 and not self.backwards:
-            return size
-        late = range((size + 1) // 2, size)
-        return next((n for n in late if word[n] != word[self.partner(n, size)]), None)
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether the halves agree."""
+        symbols, half = tuple(word), len(word) // 2
+        same = symbols == (symbols[::-1] if self.backwards else symbols[:half] * 2)
+        return same and set(symbols) <= set(self.alphabet)
 
     def count(self, length: int) -> int:
         """How many words there are of this length."""
@@ -225,11 +204,9 @@ class Halves:
 class Majority:
     """More ones than zeros."""
 
-    def failure(self, word: Sequence[str]) -> int | None:
-        """The end, or a symbol that is no digit."""
-        if 2 * word.count("1") > len(word) == word.count("0") + word.count("1"):
-            return None
-        return next((n for n, symbol in enumerate(word) if symbol not in ("0", "1")), len(word))
+    def accepts(self, word: Sequence[str]) -> bool:
+        """Whether there are digits alone, and more ones."""
+        return 2 * word.count("1") > len(word) == word.count("0") + word.count("1")
 
     def count(self, length: int) -> int:
         """How many words there are of this length."""

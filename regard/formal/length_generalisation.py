@@ -8,12 +8,9 @@ would be to train on them.
 
 from __future__ import annotations
 
-import json
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -130,13 +127,11 @@ def run_task(
     lr: float,
     lengths: tuple[int, int],
     rows: int,
-    out: str | Path | None = None,
 ) -> LengthRun:
-    """One training up to a length and its test up to another, added to a file as a line of JSON."""
-    start, (short, long) = time.monotonic(), lengths
+    """One training up to a length and its test up to another."""
+    short, long = lengths
     lesson = Lesson(task, short, seed=seed)
     model, loss = train_model(name, lesson, steps, lr, choose_device())
-    trained = time.monotonic() - start
     tested = track(test_lengths(short, long), f"testing {task.name}, {name}, length")
     scores = {length: accuracy(model, task, length, rows, seed) for length in tested}
     recurrent = name in CELLS
@@ -152,13 +147,8 @@ def run_task(
         far=mean_accuracy(scores, short, long) or 0.0,
         chance=task.chance,
         published=getattr(task.published, name if recurrent else "transformer", None),
-        train_s=round(trained, 1),
-        test_s=round(time.monotonic() - start - trained, 1),
         lengths=scores,
     )
-    if out is not None:
-        with Path(out).open("a") as file:
-            file.write(json.dumps(run.to_dict()) + "\n")
     note(f"{task.name}, {name}, seed {seed}: length {short} {run.short:.1%}, after {run.far:.1%}")
     return run
 

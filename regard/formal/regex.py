@@ -1,6 +1,6 @@
 """Regular expressions over characters, or over words between blanks, and their automata.
 
-    a(b|c)*d?       characters: . any, [a-z] and [^ab] sets, {2,4} times, & and, ~ not, \\ escapes
+    a(b|c)*d?       characters: . any, [a-z] and [^ab] sets, & and, ~ not, \\ escapes
     leeuw .* [aap olifant]+ leeuw       over words
 
 `()` is the empty word and `[]` nothing at all. `.`, `[^…]` and `~` speak of the alphabet: the
@@ -21,8 +21,6 @@ from regard.formal.dfa import DFA, explore
 from regard.formal.lark_parser import Lark, Token, Tree, UnexpectedInput, make_parser
 
 MARKS = frozenset("()[]{}|&~*+?.\\")
-MAX_TIMES = 250  # of {m,n}
-MAX_PARTS = 20_000  # states before they are put together
 
 SYNTAX = r"""
 ?either: both ("|" both)*
@@ -34,19 +32,14 @@ after: factor*
     | times "*" -> star
     | times "+" -> plus
     | times "?" -> optional
-    | times BOUNDS -> bounds
 ?single: SYMBOL -> symbol
     | SET -> members
     | "." -> any
     | "(" either ")"
 SET: /\[(\\.|[^\]\\])*\]?/s
-BOUNDS: /\{[^()\[\]{}|&~*+?.\\]*\}?/
 """
-TIMES: dict[str, tuple[int, int | None]] = {
-    "star": (0, None),
-    "plus": (1, None),
-    "optional": (0, 1),
-}
+TIMES = {"star": (0, True), "plus": (1, True), "optional": (0, False)}
+"""At least so often, and whether without end."""
 CHARACTER = r"\\.|[^()\[\]{}|&~*+?.\\]"
 WORD = r"(?:\\.|[^()\[\]{}|&~*+?.\\\s])+"
 
@@ -126,8 +119,6 @@ class RegexReader:
             return self.connect([*parts, self.one_of((), 0)], {0}, [len(parts)])
         if tree.data in TIMES:
             return self.repeat(parts[0], *TIMES[tree.data])
-        if tree.data == "bounds":
-            return self.repeat(parts[0], *self.read_bounds(tree.children[-1], len(parts[0].moves)))
         return self.one_of(self.alphabet or () if tree.data == "any" else self.read_members(tree))
 
     def one_of(self, members: Iterable[str], accepting: int = 1) -> DFA:
@@ -136,12 +127,10 @@ class RegexReader:
         dead = (2,) * len(first)
         return DFA(self.alphabet or (), (first, dead, dead), frozenset({accepting}))
 
-    def repeat(self, part: DFA, least: int, most: int | None) -> DFA:
-        """A part from `least` to `most` times; None: without end."""
-        count = max(least, 1) if most is None else most
-        parts = [*[part] * count, self.one_of((), 0)]  # the last is the empty word
-        begin, last = {0} if least else {0, count}, range(max(least, 1) - 1, count + (not least))
-        return self.connect(parts, begin, last, count - 1 if most is None else -1)
+    def repeat(self, part: DFA, least: int, endless: bool) -> DFA:
+        """A part, not at all if `least` is 0, or again and again if `endless`."""
+        ends = [0] if least else [0, 1]
+        return self.connect([part, self.one_of((), 0)], set(ends), ends, 0 if endless else -1)
 
     def connect(
         self, parts: Sequence[DFA], begin: set[int], last: Container[int], loop: int = -1
@@ -172,24 +161,6 @@ class RegexReader:
 
         start = enter({(n, parts[n].start) for n in begin})
         return explore(self.alphabet or (), start, step, accepts).minimise()
-
-    def read_bounds(self, token: Any, size: int) -> tuple[int, int | None]:
-        """How often a part of this size: `{m}`, `{m,}`, `{,n}` or `{m,n}`."""
-        start = token.start_pos
-        text = "".join(token.strip("{}").split()) if self.words else token.strip("{}")
-        low, comma, high = text.partition(",")
-        numbers = [part for part in (low, high) if part]
-        right = numbers and all(p.isdecimal() and int(p) <= MAX_TIMES for p in numbers)
-        least = int(low or 0) if right else 0
-        most = None if comma and not high else int(high or low or 0) if right else 0
-        if not right or (most is not None and most < least):
-            expected = f"{{m}}, {{m,}} or {{m,n}} with m ≤ n ≤ {MAX_TIMES}"
-            raise self.error(f"{{{text}", expected, start + 1)
-        if not token.endswith("}"):
-            raise self.error("no } to close {", "{m,n}", start)
-        if size * (most or least) > MAX_PARTS:
-            raise self.error(f"repetitions of over {MAX_PARTS:,} parts", "fewer", start - 1)
-        return least, most
 
     def symbol(self, text: str, at: int) -> str:
         """A symbol without its escapes, which must be one of the alphabet."""

@@ -22,23 +22,17 @@ class DrawnWords(Result):
     seed: int
     members: list[str]
     others: list[str]
-    files: list[str]
 
     def parts(self) -> Iterator[str | Grid]:
-        """Members, an empty line, non-members; or the files that they were written to."""
-        if self.files:
-            for file, words in zip(self.files, (self.members, self.others), strict=False):
-                yield f"{file}: {len(words):,} words"
-        else:
-            yield from [*self.members, *([""] if self.others else []), *self.others]
+        """Members, an empty line, non-members."""
+        yield from [*self.members, *([""] if self.others else []), *self.others]
 
 
 @dataclass(frozen=True)
 class TestedLine(Row):
-    """A line, whether it is in a language, and where it goes wrong."""
+    """A line, and whether it is in a language."""
 
     text: str = shown("{:.60}")
-    why: str | None = shown(title="why not")
     member: bool = shown()
     line: int = shown()
 
@@ -76,16 +70,15 @@ class Automaton(AutomatonResult):
     """States from which nothing is accepted: none or one."""
     dot: str
     dfa: DFA = shown(json=False)
-    shows_dead: bool = shown(json=False, default=False)
 
     def parts(self) -> Iterator[str | Grid]:
         """The DOT text, then its size."""
         yield self.dot.rstrip()
         yield f"{self.states} states{' (one is dead)' if self.dead else ''}"
 
-    def drawn(self) -> tuple[DFA, bool]:
-        """The automaton, and whether its dead state is shown."""
-        return self.dfa, self.shows_dead
+    def drawn(self) -> DFA:
+        """The automaton."""
+        return self.dfa
 
 
 @dataclass(frozen=True)
@@ -105,8 +98,6 @@ class TaskRow(Row):
 
     name: str
     level: str
-    inputs: int
-    outputs: int
     chance: float
     published: dict[str, float]
 
@@ -149,8 +140,6 @@ class LengthRun(Row):
     chance: float
     published: float | None
     """The study's best, in per cent."""
-    train_s: float
-    test_s: float
     lengths: dict[int, float]
 
 

@@ -65,7 +65,6 @@ def analogy(
     c: str,
     *,
     top: Count = 10,
-    mul: bool = False,
     matrix: Matrix = "in",
 ) -> Analogy:
     """Man is to woman as king is to whom? By vectors of words.
@@ -76,18 +75,16 @@ def analogy(
         b: as c
         c: is to whom?
         top: answers.
-        mul: 3CosMul instead of 3CosAdd.
         matrix: vectors of words as inputs, or as what is predicted.
 
     Example:
         >>> regard.history.analogy("vectors", "man", "woman", "king").answers[0].word
         $ regard history analogy vectors man woman king
-        $ regard history analogy vectors.bin France Paris Italy --mul
+        $ regard history analogy vectors.bin France Paris Italy
         $ regard history analogy vectors man woman king --top 3 --json
     """
-    way: Literal["add", "mul"] = "mul" if mul else "add"
-    answers = open_vectors(vectors, matrix).analogy(a, b, c, top, way)
-    return Analogy([a, b, c], way, [a, b, c], answers)
+    answers = open_vectors(vectors, matrix).analogy(a, b, c, top)
+    return Analogy([a, b, c], [a, b, c], answers)
 
 
 @verb
@@ -96,7 +93,6 @@ def cluster(
     *,
     k: Count,
     brown: bool = False,
-    out: str | Path | None = None,
     top: Count = 10,
     tokens: Literal["words", "spaced"] = "words",
     lower: bool = False,
@@ -106,10 +102,9 @@ def cluster(
     """Words in classes: k-means of vectors, or Brown's clusters of a text.
 
     Args:
-        source: vectors, clustered by k-means; or a text, by Brown's way.
+        source: vectors, clustered by k-means; with `brown` a text.
         k: clusters.
         brown: cluster the words of a text by their neighbours (Brown 1992).
-        out: write all to this file: bits or number TAB word, on each line.
         top: words of each that are shown.
         tokens: of a text: words and marks apart, or what stands between blanks.
         lower: read the text in lower case.
@@ -119,31 +114,20 @@ def cluster(
     Example:
         >>> regard.history.cluster("tale.txt", k=50, brown=True).classes[0].words
         $ regard history cluster vectors --k 50
-        $ regard history cluster tale.txt --k 50 --brown --out classes.tsv
-        $ regard history cluster tale.txt --k 20 --min-count 2 --json
+        $ regard history cluster tale.txt --k 50 --brown --save classes.json
+        $ regard history cluster tale.txt --k 20 --brown --min-count 2 --json
     """
     from regard.errors import UsageError
-    from regard.files import write_whole
     from regard.history.clusters import cluster_text, cluster_vectors
     from regard.history.word2vec import read_texts
-    from regard.history.word_vectors import is_folder, is_vectors
-    from regard.model_kinds import VECTORS, check_kind
 
-    path = Path(source) if isinstance(source, str | Path) else None
-    if path is not None:
-        check_kind(str(path), VECTORS)
-    if path is None or is_folder(path) or (not brown and is_vectors(path)):
-        if brown:
-            fix = "give the text that the vectors were trained on, or leave --brown out"
-            raise UsageError("clustering", f"--brown, but {path} holds vectors", "a text", fix)
-        classes = cluster_vectors(open_vectors(source, matrix), k, str(source), top)
-    else:
-        corpus = read_texts(path, tokens, lower, min_count)
-        classes = cluster_text(corpus, k, str(source), top)
-    if out is not None:
-        rows = (f"{row.label}\t{word}\n" for row in classes.classes for word in row.words)
-        write_whole(Path(out), "".join(rows).encode())
-    return classes
+    if not brown:
+        return cluster_vectors(open_vectors(source, matrix), k, str(source), top)
+    if not isinstance(source, str | Path) or Path(source).is_dir():
+        fix = "give the text that the vectors were trained on, or leave --brown out"
+        raise UsageError("clustering", f"--brown, but {source} holds vectors", "a text", fix)
+    corpus = read_texts(source, tokens, lower, min_count)
+    return cluster_text(corpus, k, str(source), top)
 
 
 def open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
@@ -222,22 +206,14 @@ def guess(
 
 def _open_predictor(model: PredictorLike) -> TextPredictor:
     """An n-gram model or a decoder as one that predicts texts."""
-    from regard.evaluate.perplexity import check_tokenizer
+    from regard.evaluate import open_text_model
     from regard.history.ngram_model import NgramModel
     from regard.history.predictors import predict_by_kit, predict_by_ngrams
-    from regard.loading import open_kit, wrong_network
-    from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
-    name = str(getattr(model, "path", None) or model)
-    if isinstance(model, str | Path) and check_kind(name, NETWORK, NGRAMS) is NGRAMS:
-        return predict_by_ngrams(NgramModel.open(Path(name)), name)
-    if isinstance(model, NgramModel):
-        return predict_by_ngrams(model, name)
-    kit = open_kit(model)
-    if kit.model.decoder is None or kit.model.encoder is not None:
-        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
-    check_tokenizer(kit)
-    return predict_by_kit(kit, name)
+    name, opened = str(getattr(model, "path", None) or model), open_text_model(model)
+    if isinstance(opened, NgramModel):
+        return predict_by_ngrams(opened, name)
+    return predict_by_kit(opened, name)
 
 
 @verb
@@ -320,7 +296,7 @@ def ladder(
         steps: train so many steps instead, however long they take: the same figures every time.
         rungs: some of them, with commas: bayes,logreg,ibm1,fixed,additive,transformer; of a text
             1-gram,2-gram,3-gram,5-gram,classes,word2vec,mlp,rnn,lstm,gru,transformer (all).
-        out: keep the split, the models and ladder.png in this new or empty folder.
+        out: keep the split and the models in this new or empty folder.
         tokens: of a text: spaced (default), words, chars, bpe; of pairs: pieces.
         vocab: tokens at most (pairs: 4000).
         min_count: of words: how often one must stand in the text to be known.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -62,9 +62,7 @@ def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
     return questions
 
 
-def solve(
-    vectors: WordVectors, questions: Questions, way: Literal["add", "mul"] = "add"
-) -> dict[str, Solved]:
+def solve(vectors: WordVectors, questions: Questions) -> dict[str, Solved]:
     """Each section's score: the nearest word, the three of the question left out, is the fourth."""
     scores_of = {}
     for name, rows in questions.items():
@@ -73,7 +71,7 @@ def solve(
         right = 0
         for start in range(0, len(known), BATCH):
             part = known[start : start + BATCH]
-            scores = vectors.analogy_scores(part[:, :3], way)
+            scores = vectors.analogy_scores(part[:, :3])
             scores[np.arange(len(part))[:, None], part[:, :3]] = -np.inf
             right += int((scores.argmax(1) == part[:, 3]).sum())
         scores_of[name] = Solved(right, len(known), len(rows) - len(known))
@@ -93,14 +91,6 @@ def total(scores: Mapping[str, Solved]) -> Solved:
 # Similarity ---------------------------------------------------------------------------------------
 
 Pairs = Sequence[tuple[str, str, float]]
-
-
-class RankAgreement(NamedTuple):
-    """How the order of cosines agrees with people's order of the same pairs."""
-
-    spearman: float
-    pairs: int
-    skipped: int
 
 
 def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]]:
@@ -125,8 +115,11 @@ def read_similarity(path: str | os.PathLike[str]) -> list[tuple[str, str, float]
     return pairs
 
 
-def agree(vectors: WordVectors, pairs: Pairs) -> RankAgreement:
-    """Spearman's rank correlation (1904) over the pairs whose words both have vectors."""
+def agree(vectors: WordVectors, pairs: Pairs) -> tuple[float, int, int]:
+    """Spearman's rank correlation (1904) of cosines with people's order of the same pairs.
+
+    And how many pairs have vectors for both words, and how many have not.
+    """
     rows = [(place(vectors, a), place(vectors, b), score) for a, b, score in pairs]
     known = [row for row in rows if min(row[:2]) >= 0]
     if len(known) < 2:
@@ -137,4 +130,4 @@ def agree(vectors: WordVectors, pairs: Pairs) -> RankAgreement:
         problem = f"{theirs[0]:g} for each of {len(known):,} pairs"
         raise DataError("comparing similarities", problem, "scores that differ")
     ours = [float(vectors.unit[a] @ vectors.unit[b]) for a, b, _ in known]
-    return RankAgreement(spearman(ours, theirs), len(known), len(rows) - len(known))
+    return spearman(ours, theirs), len(known), len(rows) - len(known)

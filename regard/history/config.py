@@ -9,7 +9,7 @@ from regard.verbs import Amount, Bound, Count, Share
 
 Alphabet = Literal["27", "26", "as-is"]
 """What counts as a letter: a to z and the blank, a to z, or every character."""
-Smoothing = Literal["kneser-ney", "witten-bell", "jelinek-mercer", "add"]
+Smoothing = Literal["kneser-ney", "witten-bell", "add"]
 """How n-grams that were not seen get their share."""
 DOING = "training word vectors"
 MOST = 63  # words of noise, as word2vec.c has it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,6 @@ class Analogy(Result):
     """{question[0]} is to {question[1]} as {question[2]} is to."""
 
     question: list[str] = shown(table=False)
-    way: str = shown(table=False)
-    """add: nearest to b − a + c (3CosAdd); mul: 3CosMul."""
     excluded: list[str] = shown(title="left out, as always")
     answers: list[NearWord] = shown()
 
@@ -60,23 +58,13 @@ class Clusters(Result):
     top: int = shown(json=False, default=10)
     """Words of each that are shown."""
 
-    @property
-    def column(self) -> str:
-        """What a label is called."""
-        return "bits" if self.way == "brown" else "class"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Labels under the name they have."""
-        rows = [{self.column: row.label, "words": row.words} for row in self.classes]
-        return super().to_dict() | {"classes": rows}
-
     def parts(self) -> Iterator[str | Grid]:
         """The first words of each class, and how many it has."""
         rows = [
             (row.label, " ".join(row.words[: self.top]), f"{len(row.words):,}")
             for row in sorted(self.classes, key=lambda row: (self.way != "brown") * len(row.label))
         ]
-        yield Grid(self.title(), (self.column, "words", ""), rows, left=2)
+        yield Grid(self.title(), ("label", "words", ""), rows, left=2)
 
 
 @dataclass(frozen=True)
@@ -133,23 +121,21 @@ class Entropy(Result):
     letters: int
     F: list[float]
     """F_0 to F_N by counting (plug-in)."""
-    miller_madow: list[float]
     held_out: list[float]
     """Cross entropy of the last tenth by n-grams of the rest (modified Kneser–Ney)."""
     shannon: tuple[float, ...] | None
     """F_0 to F_3 as he published them."""
-    prequential: float
-    """Bits per letter by n-grams that learn as they read."""
     coded: list[CodedText]
+    """By n-grams that learn as they read, and by the model that was asked for."""
 
     def parts(self) -> Iterator[str | Grid]:
         """The table of F_N, what the coder reached, and what is to be known of them."""
         kinds = f"{self.symbols} symbols ({SPELT[self.alphabet]})"
         yield f"{self.file}: {self.letters:,} letters, {kinds}"
         published = self.shannon or ()
-        columns = ["", "plug-in", "Miller–Madow", "held-out"] + ["Shannon 1951"] * bool(published)
+        columns = ["", "plug-in", "held-out"] + ["Shannon 1951"] * bool(published)
         rows = []
-        for n, values in enumerate(zip(self.F, self.miller_madow, self.held_out, strict=True)):
+        for n, values in enumerate(zip(self.F, self.held_out, strict=True)):
             own = [f"{published[n]:.2f}" if n < len(published) else ""] if published else []
             rows.append([f"F{n}", *(f"{value:.3f}" for value in values), *own])
         yield Grid("bits per letter", columns, rows)
@@ -180,9 +166,6 @@ class Player(Row):
     """Bounds of the entropy in bits per letter, from the shares of ranks."""
     told: int
     """Letters that the player gave up."""
-    first: float
-    """Share that the first guess was right."""
-    mean: float
     q: list[float]
     """Share of letters that took i guesses."""
     ranks: list[int]
@@ -202,14 +185,11 @@ class Guesses(Result):
     players: list[Player]
 
     def parts(self) -> Iterator[str | Grid]:
-        """The text over the guesses of the best player, or the person; then the table."""
+        """A row for each player."""
         if not self.players or not self.text:
             yield "no letter was guessed"
             return
         person = self.players[0].player == YOU
-        best = self.players[0] if person else min(self.players, key=lambda row: row.upper or 0)
-        yield f"guesses by {Path(best.player).name} for each letter (+ is ten or more)"
-        yield "\n".join(f"  {line}" for line in two_lines(self.text, best.ranks))
         names = [f"{a}" if a == b else f"{a}–{b}" if b else f"{a}+" for a, b in GROUPS]
         rows = []
         for row in self.players:
@@ -220,15 +200,6 @@ class Guesses(Result):
         yield Grid(self.title(), ("player", "1 … 8", *names, "lower", "upper"), rows, 2)
         if person:
             yield "Shannon's reader, who knew 100 letters: 0.6 to 1.3 bits per letter."
-
-
-def two_lines(text: str, ranks: Sequence[int], width: int = 72, most: int = 3) -> list[str]:
-    """Letters, and below each its guesses, as Shannon printed them; the first few lines."""
-    top = "".join(BLANK if letter.isspace() else letter for letter in text)
-    low = "".join(str(rank) if rank < 10 else "+" for rank in ranks)
-    pairs = [(top[at : at + width], low[at : at + width]) for at in range(0, len(top), width)]
-    more = ["…"] if len(pairs) > most else []
-    return [line for pair in pairs[:most] for line in pair] + more
 
 
 # n-grams ------------------------------------------------------------------------------------------
@@ -251,11 +222,6 @@ class Samples(Result):
     """Drawn by smoothed probabilities; · not seen after all the words before, so backed off."""
 
     samples: list[Sample]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """A row for each order."""
-        rows = [(str(row.order), row.marked) for row in self.samples]
-        yield Grid(self.title(), ("order", "text"), rows, left=2)
 
 
 @dataclass(frozen=True)
@@ -326,8 +292,6 @@ class TranslatorRun(Result):
 
 # The ladder ---------------------------------------------------------------------------------------
 
-ENOUGH = 10  # lines of a length for a point of the picture
-
 
 @dataclass(frozen=True)
 class RungScore(Row):
@@ -349,17 +313,10 @@ class RungScore(Row):
     """Of translators that are trained step by step."""
     by_length: list[dict[str, Any]] | None = shown(table=False, optional=True, default=None)
     """BLEU by words of the source."""
-    french: list[float | None] | None = shown(table=False, default=None)
+    french: list[float | None] | None = shown(table=False, optional=True, default=None)
     """p(French) by words between; None where a model has no room for so many."""
     beaten_by: list[str] = shown(table=False, default_factory=list)
     """Lower rungs that are as good or better."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Of translators without the curve."""
-        figures = super().to_dict() | {"out_of_order": bool(self.beaten_by)}
-        if self.bleu is not None:
-            del figures["french"]
-        return figures
 
 
 @dataclass(frozen=True)
@@ -432,37 +389,3 @@ class Ladder(Result):
                 for n, distance in enumerate(self.distances)
             ]
         yield Grid(title, columns, rows)
-
-    def plot(self) -> Any:
-        """A bar for each rung and, where there are any, curves beside."""
-        from matplotlib.figure import Figure
-
-        curves: dict[str, list[tuple[float, float]]] = {}
-        for row in self.rungs:
-            if self.pairs:
-                bands = [band for band in row.by_length or () if band["lines"] >= ENOUGH]
-                points = [(band["mean"], band["bleu"]) for band in bands]
-            else:
-                both = zip(self.distances, row.french or (), strict=False)
-                points = [(x, p) for x, p in both if p is not None]
-            curves |= {row.title: points} if points else {}
-        names = ("BLEU", "words of the source", "BLEU")
-        if not self.pairs:
-            names = ("perplexity", "words between", "p(French)")
-        figure = Figure(figsize=(12 if curves else 6, 4.5), layout="constrained")
-        left, *beside = figure.subplots(1, 2 if curves else 1, squeeze=False)[0]
-        colours = {row.title: f"C{n}" for n, row in enumerate(self.rungs)}  # of its bar and curve
-        values = [row.bleu if self.pairs else row.perplexity for row in self.rungs]
-        bars = left.barh(list(colours), values, color=list(colours.values()))
-        left.bar_label(bars, fmt="{:,.1f}", padding=3)
-        left.margins(x=0.18)
-        left.invert_yaxis()
-        left.set(xlabel=names[0])
-        for axes in beside:
-            for name, points in curves.items():
-                x, y = zip(*points, strict=True)
-                axes.plot(x, y, marker="o", label=name, color=colours[name])
-            scale = "linear" if self.pairs else "log"
-            axes.set(xlabel=names[1], ylabel=names[2], yscale=scale)
-            figure.legend(loc="outside right center")
-        return figure

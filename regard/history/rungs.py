@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,7 +42,6 @@ from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.config import DataConfig, ShapeConfig, TrainConfig
 
 DOING = "climbing the ladder"
-PICTURE = "ladder.png"
 LEAST = 20  # lines that can be split
 MOST = 1000  # pairs that are held out for each of validation and test
 PIECES = 4000  # tokens of pairs
@@ -162,20 +160,20 @@ def answer_curve(
 WINDOW = 5  # words before
 SENTENCE = 1000  # tokens of a running text that word2vec reads as one sentence
 ROWS = 1024  # places whose scores are computed together
-FITTED = 4096  # places of the text on which a and b are fitted
+FITTED = 1024  # places of the text on which a is chosen
 
 
 @dataclass(frozen=True)
 class NextWord:
-    """The next word by CBOW (Mikolov 2013) that looks back only: vectors, counts and two scales.
+    """The next word by CBOW (Mikolov 2013) that looks back only: vectors, counts and a scale.
 
     Negative sampling makes the product of an output vector and the mean of the vectors around it
     log p(w | h) / p_noise(w), up to a constant (Levy and Goldberg 2014). So here
 
-        p(w | h) = softmax(a · output(w) · mean of the last vectors + b · log count(w))
+        p(w | h) = softmax(a · output(w) · mean of the last vectors + log count(w))
 
-    with the vectors as word2vec learnt them; a and b are fitted on a text beside. With a = 0 and
-    b = 1 it is the unigram. A mean knows no order of words.
+    with the vectors as word2vec learnt them; a is chosen on a text beside. With a = 0 it is the
+    unigram. A mean knows no order of words.
     """
 
     inputs: Tensor
@@ -185,12 +183,11 @@ class NextWord:
     counts: Tensor
     """(V,) logarithms, of half a time for what was not seen."""
     a: float = 0.0
-    b: float = 1.0
 
     @property
     def parameters(self) -> int:
         """Numbers that were learnt."""
-        return self.inputs.numel() + self.outputs.numel() + self.counts.numel() + 2
+        return self.inputs.numel() + self.outputs.numel() + self.counts.numel() + 1
 
     @torch.no_grad()
     def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
@@ -198,7 +195,7 @@ class NextWord:
         words = torch.from_numpy(np.asarray(ids, np.int64))
         logs = [np.zeros(0)]
         for at in torch.arange(len(words)).split(ROWS):
-            scores = self.a * self.products(words, at) + self.b * self.counts
+            scores = self.a * self.products(words, at) + self.counts
             log = scores.log_softmax(-1)[torch.arange(len(at)), words[at]]
             logs.append(log.double().numpy())
         return np.concatenate(logs)
@@ -230,24 +227,10 @@ def train_next_word(
     return NextWord(torch.from_numpy(vectors[0]), torch.from_numpy(vectors[1]), seen)
 
 
-def fit_scales(model: NextWord, ids: Ids) -> NextWord:
-    """The model with the a and b that suit the beginning of another text best: a convex fit."""
-    words = torch.from_numpy(np.asarray(ids[:FITTED], np.int64))
-    at = torch.arange(len(words))
-    products = model.products(words, at)
-    scales = torch.tensor([model.a, model.b], requires_grad=True)
-    learner = torch.optim.LBFGS([scales], max_iter=30, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        learner.zero_grad()
-        scores = scales[0] * products + scales[1] * model.counts
-        value = torch.nn.functional.cross_entropy(scores, words)
-        value.backward()
-        return value
-
-    learner.step(loss)
-    a, b = scales.tolist()
-    return replace(model, a=a, b=b)
+def choose_scale(model: NextWord, ids: Ids) -> NextWord:
+    """The model with the a, in tenths, that suits the beginning of another text best."""
+    tried = (replace(model, a=tenths / 10) for tenths in range(16))
+    return max(tried, key=lambda one: float(one.logprobs(ids[:FITTED]).sum()))
 
 
 # One split ----------------------------------------------------------------------------------------
@@ -315,7 +298,7 @@ class Climb:
     """The rooms of these names."""
 
     def climb(self) -> Ladder:
-        """In a folder of its own or in `out`, which keeps the models and the picture."""
+        """In a folder of its own or in `out`, which keeps the models."""
         self.pairs = ".tsv" in Path(self.data).suffixes
         known = {rung.name: rung for rung in (PAIRS if self.pairs else TEXTS)}
         asked = list(known) if self.rungs is None else self.rungs.split(",")
@@ -326,13 +309,7 @@ class Climb:
             with TemporaryDirectory(prefix="regard-ladder-") as folder:
                 return self.run(Path(folder))
         check_new(Path(self.out), DOING)
-        ladder = self.run(Path(self.out))
-        if find_spec("matplotlib") is None:
-            note("no picture: matplotlib is not installed (pip install 'regard[plot]')")
-        else:
-            ladder.save(Path(self.out) / PICTURE)
-            note(f"picture: {Path(self.out) / PICTURE}")
-        return ladder
+        return self.run(Path(self.out))
 
     def make_split(self, folder: Path) -> None:
         """Write the three parts, and the tokenizer of the training part."""
@@ -459,13 +436,13 @@ class Climb:
         config = replace(config, epochs=times)
         model = train_next_word(ids, self.tokenizer.size, config, current().seed, WORKERS)
         speed = times * len(ids) / max(time.perf_counter() - began, 0.01)
-        model = fit_scales(model, self.ids("valid"))
+        model = choose_scale(model, self.ids("valid"))
         costs = self.costs(time.perf_counter() - began)
         pieces = self.tokenizer.pieces(range(self.tokenizer.size), "source")
         words = [re.sub(r"\s", "▁", piece or f"<id{id}>") for id, piece in enumerate(pieces)]
         counts = np.bincount(ids, minlength=self.tokenizer.size).tolist()
         both = {"in": model.inputs.numpy(), "out": model.outputs.numpy()}
-        how = {**asdict(config), "seed": current().seed, "a": model.a, "b": model.b}
+        how = {**asdict(config), "seed": current().seed, "a": model.a}
         save_folder(out, words, counts, both, how)
         logs = model.logprobs(self.ids("test"))
         if not len(logs):

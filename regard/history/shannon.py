@@ -1,8 +1,8 @@
 """How many bits a letter of a text carries, and how many guesses it takes (Shannon 1951).
 
 F_N = −Σ p(b, j) log2 p(j | b) over the N − 1 letters b before a letter j; F_0 = log2 of all.
-Counted on one text it is too low once most N-grams are seen once, so three estimates stand side by
-side: plug-in, its correction by Miller and Madow (1955), and the cross entropy of a part held out.
+Counted on one text it is too low once most N-grams are seen once, so two estimates stand side by
+side: plug-in, and the cross entropy of a part held out.
 What an arithmetic coder reaches with any predictor bounds the entropy from above.
 """
 
@@ -68,7 +68,6 @@ def measure_entropy(
         len(text),
         *estimates,
         SHANNON.get(chosen),
-        coded[0].bits_per_letter,
         coded,
     )
 
@@ -152,35 +151,27 @@ class Estimates(NamedTuple):
     """F_0 to F_N in bits per letter."""
 
     plug_in: list[float]
-    miller_madow: list[float]
     held_out: list[float]
     """Cross entropy of the last tenth by n-grams of the rest (modified Kneser–Ney)."""
 
 
 def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
-    """All three, up to F_order."""
+    """Both, up to F_order."""
     if len(ids) <= order:
         problem, needed = f"{len(ids):,} letters", f"more than {order} for F{order}"
         raise DataError("estimating entropy", problem, needed, "a longer text or a smaller --order")
     counts = count_ngrams(ids, symbols, order)
     cut = max(order, int(TRAINED * len(ids)))
     learnt = count_ngrams(ids[:cut], symbols, order)
-    whole = np.log2(symbols)
-    plug_in, corrected, held_out = [float(whole)], [float(whole)], [float(whole)]
-    kinds = 1
+    plug_in, held_out = [float(np.log2(symbols))], [float(np.log2(symbols))]
     for n in range(1, order + 1):
-        value = conditional(counts[n - 1])
-        more = int((counts[n - 1].count > 0).sum())
-        correction = (more - kinds) / (2 * (len(ids) - n + 1) * np.log(2))
-        kinds = more
-        plug_in.append(value)
-        corrected.append(value + float(correction))
+        plug_in.append(conditional(counts[n - 1]))
         shares = kneser_ney_shares(learnt[:n], None)  # a letter that was not seen keeps one
         model = interpolate(learnt[:n], symbols, None, shares)
         start = max(0, cut - n + 1)
         bits = -model.logprobs(ids[start:])[cut - start :] / np.log(2)
         held_out.append(float(bits.mean()))
-    return Estimates(plug_in, corrected, held_out)
+    return Estimates(plug_in, held_out)
 
 
 def conditional(level: Counts) -> float:
@@ -287,8 +278,6 @@ def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
         lower if len(known) else None,
         upper if len(known) else None,
         len(ranks) - len(known),
-        float(q[0]),
-        float(ranks.mean()),
         q.tolist(),
         ranks.tolist(),
     )

@@ -4,8 +4,6 @@ Each way turns counts into log-probabilities and back-off weights (`ngrams.py`):
 
 - `add`: (c + k) / (c(h) + k V), contexts of full length only (Laplace; k = 0 is plain counting)
 - `witten-bell`: a context's share for unseen words is t / (c + t), t its kinds of followers
-- `jelinek-mercer`: λ c / c(h), and 1 − λ for the shorter context; a λ for each length,
-  the best for each word as all others foretell it (Jelinek and Mercer 1980)
 - `kneser-ney`: interpolated, modified: three discounts a level, and in shorter contexts a word
   counts once for each word it was seen after (Chen and Goodman 1998)
 """
@@ -20,8 +18,6 @@ from regard.history.ngrams import Counts, Floats, Ids, Level, Ngrams, count_ngra
 
 USUAL = (0.5, 1.0, 1.5)
 """Discounts where a text is too small to estimate them."""
-HALVES = 30
-"""Jelinek and Mercer: binary digits of a λ."""
 
 
 def train_ngrams(
@@ -45,11 +41,8 @@ def smooth(counts: list[Counts], vocab: int, way: Smoothing, k: float, start: in
     """A model of n-grams that were counted."""
     if way == "add":
         return add_k(counts, vocab, k, start)
-    if way == "jelinek-mercer":
-        shares = jelinek_mercer_shares(counts, predicted(vocab, start))
-    else:
-        kneser_ney = way == "kneser-ney"
-        shares = kneser_ney_shares(counts, start) if kneser_ney else witten_bell_shares(counts)
+    kneser_ney = way == "kneser-ney"
+    shares = kneser_ney_shares(counts, start) if kneser_ney else witten_bell_shares(counts)
     return interpolate(counts, vocab, start, shares)
 
 
@@ -136,38 +129,6 @@ def witten_bell_shares(counts: list[Counts]) -> list[Shares]:
         seen = np.maximum(total + kinds, 1)
         shares.append((count / seen[level.context], np.where(total > 0, kinds / seen, 1.0)))
     return shares
-
-
-def jelinek_mercer_shares(counts: list[Counts], words: int) -> list[Shares]:
-    """λ c / c(h), λ for the longer contexts found after that for the shorter ones.
-
-    Each word is held out in turn: the others in its context, less the word itself, foretell it.
-    """
-    shares: list[Shares] = []
-    below = np.full(1, 1 / words)
-    for n, level in enumerate(counts):
-        total = np.bincount(level.context, level.count, contexts_of(counts, n))
-        others = np.maximum(total[level.context] - 1, 0)
-        held_out = np.maximum(level.count - 1, 0) / np.maximum(others, 1)
-        lower = below[level.suffix] if n else np.full(len(level), below[0])
-        share = fit_share(held_out, lower, np.where(others > 0, level.count, 0))
-        below = np.where(others > 0, share * held_out + (1 - share) * lower, lower)
-        own = share * level.count / np.maximum(total, 1)[level.context]
-        shares.append((own, np.where(total > 0, 1 - share, 1.0)))
-    return shares
-
-
-def fit_share(upper: Floats, lower: Floats, times: Ids) -> float:
-    """The λ of λ upper + (1 − λ) lower that makes what came so many times likeliest.
-
-    There the slope of the logarithm, which falls, is 0: halved down to, where EM climbs slowly.
-    """
-    low, high = 0.0, 1.0
-    for _ in range(HALVES):
-        share = (low + high) / 2
-        slope = (times * (upper - lower) / (share * upper + (1 - share) * lower)).sum()
-        low, high = (share, high) if slope > 0 else (low, share)
-    return low  # below 1: something is left for what was never seen
 
 
 def add_k(counts: list[Counts], vocab: int, k: float, start: int | None) -> Ngrams:

@@ -1,8 +1,7 @@
 """A table of words and vectors: neighbours, analogies, and word2vec's files in and out.
 
-Analogies: a is to b as c is to whom? 3CosAdd takes the word nearest to b − a + c (Mikolov 2013),
-3CosMul divides and multiplies similarities instead (Levy and Goldberg 2014). The three words of the
-question are left out: c or b itself is nearly always the nearest.
+Analogies: a is to b as c is to whom? The word nearest to b − a + c (3CosAdd, Mikolov 2013). The
+three words of the question are left out: c or b itself is nearly always the nearest.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ MODEL = "word2vec"  # what config.json says of a folder of ours
 Matrix = Literal["in", "out"]
 LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
 SPELT = b"0123456789+-.eEnaif"  # what numbers are written in
-SMALL = 1e-3  # against division by nothing in 3CosMul, as its authors chose
 SPELLED = 50_000  # frequent words among which a likely spelling is looked for
 
 
@@ -111,22 +109,15 @@ class WordVectors:
         row = self.row(word)
         return self.best(self.unit @ self.unit[row], [row], top)
 
-    def analogy(
-        self, a: str, b: str, c: str, top: int = 10, way: Literal["add", "mul"] = "add"
-    ) -> list[NearWord]:
+    def analogy(self, a: str, b: str, c: str, top: int = 10) -> list[NearWord]:
         """Who is to c as b is to a, the three left out."""
         rows = [self.row(word) for word in (a, b, c)]
-        scores = self.analogy_scores(np.array([rows]), way)[0]
-        return self.best(scores, rows, top)
+        return self.best(self.analogy_scores(np.array([rows]))[0], rows, top)
 
-    def analogy_scores(self, rows: Ids, way: Literal["add", "mul"] = "add") -> Floats:
+    def analogy_scores(self, rows: Ids) -> Floats:
         """Scores (Q, V) of all words for questions (Q, 3)."""
-        if way == "add":
-            a, b, c = (self.unit[rows[:, n]] for n in range(3))
-            return np.asarray(at_length_one(b - a + c) @ self.unit.T)
-        cosines = [self.unit[rows[:, n]] @ self.unit.T for n in range(3)]
-        near_a, near_b, near_c = ((1 + cosine) / 2 for cosine in cosines)
-        return np.asarray((near_b * near_c / (near_a + SMALL)).astype(np.float32))
+        a, b, c = (self.unit[rows[:, n]] for n in range(3))
+        return np.asarray(at_length_one(b - a + c) @ self.unit.T)
 
     def best(self, scores: Floats, without: Sequence[int], top: int) -> list[NearWord]:
         """The words of the highest scores (V,); equals in the order of the table."""

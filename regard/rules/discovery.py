@@ -161,8 +161,8 @@ def rank(
     """Different rules, best first; with more lines than were searched, weighed on all of them."""
     leaders = search.leaders(600)
     symbols = probe_symbols([one.rule for one in leaders[:40]], search.lines.symbols, 3)
-    words = [*short_words(symbols, 360)]
-    words += edit_lines([line.tokens for line in part], search.lines.symbols, rng)
+    words = [*short_words(symbols, 360), *short_words(symbols[:2], 254)]  # to length 4, and 7
+    words += edit_lines([line.tokens for line in part], rng)
     kept, lines = distinct(leaders, words, TIED), part
     p_values = {one.rule: test.p_value(one.total) for one in kept}
     none, one_sided = search.code.none, any(line.file == RANDOM for line in used)
@@ -257,7 +257,7 @@ def decide(
     """New sequences whose labels would tell the rivals apart."""
     rules, known = {n + 1: ranked[n].formula for n in rivals}, {line.tokens for line in lines}
     words = list(short_words(probe_symbols([*rules.values()], vocabulary), 1500))
-    words += edit_lines([line.tokens for line in lines], vocabulary, rng)
+    words += edit_lines([line.tokens for line in lines], rng)
     fresh = [word for word in dict.fromkeys(words) if word and word not in known]
     weights = [max(ranked[n].posterior, 1e-6) for n in rivals]
     return find_probes(rules, weights, fresh, "" if form.chars else " ")
@@ -316,7 +316,6 @@ def note_random_negatives(
         if one.by_chance is not None and one.by_chance.plausible and one.exceptions
         if not any(line.positive for line in one.exceptions)
     ]
-    first = result.hypotheses[0].by_chance
     if plausible:
         n = min(plausible)[-1]
         one, chance = result.hypotheses[n - 1], result.hypotheses[n - 1].by_chance
@@ -327,29 +326,6 @@ def note_random_negatives(
             f"{kept} {'does' if kept == 1 else 'do'}: P(exactly {kept}) = {chance.p_exactly:.3f}, "
             f"P(at least {kept}) = {chance.p_at_least:.3f}. Then its exceptions are coincidence"
         )
-        yield from note_narrower(result, one, n)
-    elif first is not None and first.observed == 0 and first.p_exactly > 0.05:
-        yield (
-            f"{begin}, {first.expected:.2f} of them would keep rule 1 by chance, and none does "
-            f"with probability {first.p_exactly:.3f}"
-        )
-
-
-def note_narrower(result: Discovery, wide: RuleHypothesis, wide_number: int) -> Iterator[str]:
-    """How surprising it is that all positives keep a narrower rule too."""
-    for n, one in enumerate(result.hypotheses, 1):
-        if one.exceptions or one.automaton is None or wide.automaton is None:
-            continue
-        if one.by_chance is None or wide.by_chance is None:
-            continue
-        rates = one.by_chance.rate, wide.by_chance.rate
-        if (one.automaton - wide.automaton).shortest() is None and rates[0] < rates[1]:
-            likely = (rates[0] / rates[1]) ** result.positives
-            yield (
-                f"but were the positives random lines that keep rule {wide_number} alone, all "
-                f"{result.positives} would keep rule {n} as well with probability {number(likely)}"
-            )
-            return
 
 
 # A rule as a program of ten lines that anybody can run on the files ------------------------------

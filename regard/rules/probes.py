@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from regard.formal.dfa import Word
 from regard.rules.encoded_lines import Bools
 from regard.rules.results import DecidingProbe
 from regard.rules.rule import Rule
 from regard.rules.rule_search import RuleCandidate
+from regard.rules.string_sampler import StringSampler
 
 NEAR = 300  # changed lines that are tried as well
 SHORT = 300  # tokens of such a line at most: very long ones would take minutes to judge
@@ -24,27 +26,12 @@ def short_words(symbols: Sequence[str], most: int) -> Iterator[tuple[str, ...]]:
     yield from islice((word for n in lengths for word in product(symbols, repeat=n)), most)
 
 
-def edit_lines(
-    lines: Sequence[Sequence[str]], vocabulary: Sequence[str], rng: np.random.Generator
-) -> list[tuple[str, ...]]:
-    """Lines with one to three tokens replaced, taken out, put in, or moved."""
-    words = []
-    for _ in range(NEAR):
-        line = list(lines[int(rng.integers(len(lines)))][:SHORT])
-        for _ in range(rng.integers(1, 4)):
-            at = int(rng.integers(len(line) + 1))
-            symbol = vocabulary[int(rng.integers(len(vocabulary)))]
-            how = rng.integers(4)
-            if how == 0:
-                line.insert(at, symbol)
-            elif how == 1 and len(line) > 1:
-                del line[min(at, len(line) - 1)]
-            elif how == 2:
-                line[min(at, len(line) - 1)] = symbol
-            else:
-                line.insert(at, line.pop(int(rng.integers(len(line)))))
-        words.append(tuple(line))
-    return words
+def edit_lines(lines: Sequence[Sequence[str]], rng: np.random.Generator) -> list[Word]:
+    """Lines with one to three tokens replaced, left out, put in or exchanged."""
+    short = [tuple(line[:SHORT]) for line in lines]
+    sampler = StringSampler(short, int(rng.integers(1 << 31)))
+    words = (sampler.changed(sampler.rng.choice(short)) for _ in range(NEAR))
+    return [word for word in words if word]
 
 
 def distinct(

@@ -265,20 +265,20 @@ class Discovery(AutomatonResult):
         if self.hypotheses:
             best = self.hypotheses[0]
             if best.dot is not None and best.states is not None and best.states <= 8:
-                yield f"\nautomaton of rule 1, {best.states} states (DOT; --save x.png draws it)"
+                yield f"\nautomaton of rule 1, {best.states} states (DOT)"
                 yield best.dot.rstrip()
             yield f"\nchecker of rule 1 (--checker writes it)\n{best.checker.rstrip()}"
         if self.neural is not None:
             yield ""
             yield from self.neural.parts()
 
-    def drawn(self) -> tuple[DFA, bool]:
-        """The automaton of the best rule, without its dead state."""
+    def drawn(self) -> DFA:
+        """The automaton of the best rule."""
         dfa = self.hypotheses[0].automaton if self.hypotheses else None
         if dfa is None:
             problem = "no small automaton decides the rule"
             raise DataError("drawing an automaton", problem, "one that does")
-        return dfa, False
+        return dfa
 
 
 def number(value: float) -> str:

@@ -33,12 +33,8 @@ from regard.rules.results import (
     NeuralStudy,
 )
 from regard.rules.rule import Accepts
-from regard.rules.tiny_transformer import (
-    Network,
-    StringSampler,
-    cross_validate,
-    train_network,
-)
+from regard.rules.string_sampler import StringSampler
+from regard.rules.tiny_transformer import Network, cross_validate, train_network
 
 FRESH = 2000  # words that an automaton is held against
 ALIKE = 0.993  # agreement that is enough: a network errs on some words that no rule tells

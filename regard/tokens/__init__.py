@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from regard.ambient import note, progress
+from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
 from regard.tokens.results import (
@@ -185,7 +185,7 @@ def train(
     kind: Kind = "bpe",
     size: Count | None = None,
     min_count: Count = 1,
-    specials: str | Sequence[str] | Mapping[str, str] | None = None,
+    specials: str | Sequence[str] | None = None,
     wrap: Wrap = "none",
     lossless: bool = False,
     force: bool = False,
@@ -198,8 +198,7 @@ def train(
         kind: what tokens are.
         size: ids at most, control tokens included (bpe, pieces and wordpiece 8000, else all).
         min_count: how often a pair, word or character must occur.
-        specials: control tokens: pad,bos,eos,unk,mask,cls,sep, or with spellings:
-            pad=<pad>,mask=<m>.
+        specials: control tokens: pad,bos,eos,unk,mask,cls,sep.
         wrap: control tokens that are put around texts.
         lossless: words, chars and graphemes write what they do not know in bytes.
         force: write over a tokenizer that is there.
@@ -245,15 +244,8 @@ def train(
 def _read_texts(files: Files) -> Iterator[str]:
     """The lines of files, with progress."""
     from regard.data.text_files import read_parts
-    from regard.result import human_bytes
 
-    with progress("counting") as say:
-
-        def tell(done: int, total: int) -> None:
-            share = f" ({100 * done // total} %)" if total else ""
-            say(f"{human_bytes(done)} of {human_bytes(total)}{share}")
-
-        yield from read_parts(files, tell)
+    yield from track(read_parts(files), "counting lines")
 
 
 def _tokens_per_word(tokenizer: Tokenizer, texts: Sequence[str]) -> float | None:

@@ -5,10 +5,9 @@ One function per kind: byte-level BPE, WordPiece, words, characters, graphemes, 
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -302,15 +301,15 @@ def train_tokenizer(
     kind: str = "bpe",
     size: int | None = None,
     *,
-    specials: Mapping[str, str] | Sequence[str] | None = None,
+    specials: Sequence[str] | None = None,
     min_count: int = 1,
     wrap: str = "none",
     lossless: bool = False,
 ) -> Tokenizer:
     """A tokenizer of one kind, learnt from texts such as `regard.data.text_files.read_parts` gives.
 
-    `specials` are roles (pad, bos, eos, unk, mask, cls, sep), or roles with their spellings; those
-    that the kind or `wrap` needs are added. `lossless` makes words, chars and graphemes write what
+    `specials` are roles (pad, bos, eos, unk, mask, cls, sep); those that the kind or `wrap` needs
+    are added. `lossless` makes words, chars and graphemes write what
     they do not know in bytes; bpe, pieces and bytes always do.
     """
     for name, value, known in (("kind", kind, KINDS), ("wrap", wrap, WRAPS)):
@@ -329,26 +328,13 @@ def train_tokenizer(
     return Tokenizer.from_rust(rust, ids, {"kind": f"{kind}, lossless" if lossless else kind})
 
 
-def spell(
-    kind: str, asked: Mapping[str, str] | Sequence[str], needed: Sequence[str]
-) -> dict[str, str]:
-    """Role to spelling, those that are needed included; `asked` may have items like mask=<m>."""
+def spell(kind: str, asked: Sequence[str], needed: Sequence[str]) -> dict[str, str]:
+    """Role to spelling, those that are needed included."""
     usual = {role: spellings[0] for role, spellings in WELL_KNOWN.items()} | {"mask": "<mask>"}
     if kind == "wordpiece":
         usual |= {role: f"[{role.upper()}]" for role in ROLES["wordpiece"]}
-    pairs = asked.items() if isinstance(asked, Mapping) else (a.partition("=")[::2] for a in asked)
-    spelt = dict(pairs)
-    spelling: dict[str, str] = {}
-    for role in dict.fromkeys([*spelt, *needed]):
+    if len(set(asked)) < len(asked):
+        raise UsageError(DOING, f"a role twice in {', '.join(asked)}", "each once")
+    for role in asked:
         check_known(role, usual, DOING, f"unknown role {role!r}")
-        spelling[role] = word = spelt.get(role) or usual[role]
-        if not re.search(r"\w[^\w\s]|[^\w\s]\w", word):
-            problem = f"{word!r} for {role}, which a text may hold as one word"
-            raise UsageError(DOING, problem, "letters and marks together", f"such as <{role}>")
-    doubled = [role for role, word in spelling.items() if list(spelling.values()).count(word) > 1]
-    if doubled or len(spelt) < len(asked):
-        twice = (
-            f"{spelling[doubled[0]]!r} for {' and '.join(doubled)}" if doubled else "a role twice"
-        )
-        raise UsageError(DOING, twice, "one spelling for each control token")
-    return spelling
+    return {role: usual[role] for role in dict.fromkeys([*asked, *needed])}

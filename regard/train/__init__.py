@@ -266,7 +266,7 @@ def ngram(
     smoothing: Smoothing = "kneser-ney",
     k: float = 1.0,
 ) -> NgramRun:
-    """Count n-grams and smooth them: add-k, Jelinek–Mercer, Witten–Bell, Kneser–Ney.
+    """Count n-grams and smooth them: add-k, Witten–Bell, Kneser–Ney.
 
     Args:
         files: text files or folders, compressed or not.

@@ -62,7 +62,7 @@ def test_a_long_text_says_what_fits(here, places, model, fits, verb):
     ("words", "code", "said"),
     [
         ("look patch llama long.tsv", 3, "pair 1: a text of"),
-        ("evaluate winograd llama long.jsonl", 3, "at most 5000"),
+        ("evaluate winograd gpt2 long.jsonl", 3, "at most 40"),
         ("evaluate winograd gpt2 cut.jsonl", 3, "line 1: Expecting"),
         ("evaluate winograd gpt2 .", 3, "a folder"),
         ("look attention ngram x", 2, "verbs that take n-grams"),

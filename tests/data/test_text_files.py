@@ -113,22 +113,11 @@ def test_a_text_without_blanks_still_streams(tmp_path, monkeypatch):
     assert next(read_parts(write(tmp_path / "a", "one two  " * 10))).endswith("one")
 
 
-def test_progress_counts_bytes_on_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "CHUNK", 100)
-    one = write(tmp_path / "a", "word " * 100)
-    two = write(tmp_path / "b", gzip.compress(b"word " * 100))
-    seen: list[tuple[int, int]] = []
-    list(read_pieces([one, two], lambda *place: seen.append(place)))
-    total = one.stat().st_size + two.stat().st_size
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert seen[0] == (100, total) and seen[-1] == (total, total)
-
-
 def test_a_pipe_is_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=lambda: write(tmp_path / "pipe", TEXT))
     writer.start()
-    assert list(read_lines(tmp_path / "pipe", lambda *place: None)) == LINES
+    assert list(read_lines(tmp_path / "pipe")) == LINES
     writer.join()
 
 

@@ -11,16 +11,18 @@ import torch.nn.functional as F
 import regard
 from regard.core.config import BlockConfig, StackConfig
 from regard.errors import DataError, UsageError
+from regard.evaluate.multiple_choice import accuracy
+from regard.evaluate.results import JudgedSchema
 from regard.evaluate.winograd_schemas import (
-    Judged,
     Schema,
-    accuracy,
+    count_right,
+    evaluate_schemas,
     fitted,
     judge,
     pair_up,
     read_schemas,
-    score_schemas,
 )
+from regard.kit import Kit
 from regard.loading import load
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig, TextConfig
@@ -44,6 +46,11 @@ def xml(*schemas):
     return XML.format("".join(ONE.format(*schema) for schema in schemas)).encode("latin-1")
 
 
+def text_of(schema, candidate):
+    """The sentence with a candidate in it."""
+    return schema.before + schema.candidates[candidate] + schema.after
+
+
 def x_line(text, words, pronoun, place, both, right, language="en"):
     packed = [
         json.dumps(words),
@@ -60,10 +67,9 @@ def test_the_challenge(tmp_path):
     )
     one, other = read_schemas(tmp_path / "a.xml")
     before = "The trophy doesn't fit into the suitcase because "
-    assert one.text(0) == f"{before}the trophy is too big." and one.answer == 0
-    assert other.text(1) == f"{before}the café's suitcase is too small." and other.answer == 1
-    start, end = other.span(1)
-    assert other.text(1)[start:end] == "the café's suitcase" and pair_up([one, other]) == [(0, 1)]
+    assert text_of(one, 0) == f"{before}the trophy is too big." and one.answer == 0
+    assert text_of(other, 1) == f"{before}the café's suitcase is too small."
+    assert other.answer == 1 and pair_up([one, other]) == [(0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -95,37 +101,31 @@ def test_xwinograd(tmp_path):
     ]
     (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
     one, other = read_schemas(tmp_path / "a.tsv")
-    assert one.text(1) == 'Tom said "Check" to Ralph as he took Ralph\'s bishop.'
+    assert text_of(one, 1) == 'Tom said "Check" to Ralph as he took Ralph\'s bishop.'
     assert (one.answer, one.group, other.group) == (1, "en original", "fr original")
-    assert other.text(0) == "Il a vu Luc, a dort."
+    assert text_of(other, 0) == "Il a vu Luc, a dort."
 
 
-def test_tables_of_our_own_and_winogrande(tmp_path):
+def test_tables_of_our_own(tmp_path):
     rows = [
-        {"text": "the _ ran", "a": "cat", "b": "dog", "answer": "a", "pair": "p"},
+        {"text": "the _ ran", "a": "cat", "b": "dog", "answer": "a"},
         {"text": "a _ sat", "a": "cat", "b": "dog", "answer": "B"},
-        {"text": "the _ hid", "a": "dog", "b": "cat", "answer": "a", "pair": "p"},
+        {"text": "the _ hid", "a": "dog", "b": "cat", "answer": "a"},
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    found = read_schemas(tmp_path / "a.jsonl")
-    assert [schema.answer for schema in found] == [0, 1, 0] and found[0].text(1) == "the dog ran"
-    assert pair_up(found) == [(0, 2)]
-    cells = [list(rows[0])[:4], *([row[k] for k in list(row)[:4]] for row in rows)]
-    (tmp_path / "a.tsv").write_text("\n".join("\t".join(line) for line in cells) + "\n")
-    plain = read_schemas(tmp_path / "a.tsv")
-    assert [schema.place for schema in plain] == ["line 2", "line 3", "line 4"]
-    assert pair_up(plain) == [(0, 1)]  # neighbours, other answers; the third is alone
-    both = [
-        {"qID": f"3QX-{n}", "sentence": "_ x", "option1": "A", "option2": "B", "answer": str(n)}
-        for n in (1, 2)
-    ]
-    (tmp_path / "w.jsonl").write_text("\n".join(map(json.dumps, both)))
-    found = read_schemas(tmp_path / "w.jsonl")
-    assert [schema.answer for schema in found] == [0, 1] and pair_up(found) == [(0, 1)]
+    (tmp_path / "a.tsv").write_text(
+        "\n".join("\t".join(line) for line in [rows[0], *(row.values() for row in rows)]) + "\n"
+    )
+    for name, first in (("a.jsonl", 1), ("a.tsv", 2)):
+        found = read_schemas(tmp_path / name)
+        assert [schema.answer for schema in found] == [0, 1, 0]
+        assert text_of(found[0], 1) == "the dog ran"
+        assert [schema.place for schema in found] == [f"line {first + n}" for n in range(3)]
+        assert pair_up(found) == [(0, 1)]  # neighbours, other answers; the third is alone
 
 
-def schema(answer, pair=None, candidates=("a", "b"), group=""):  # noqa: F811
-    return Schema("here", "x ", " y", candidates, answer, pair, group)
+def schema(answer, candidates=("a", "b"), group=""):
+    return Schema("here", "x ", " y", candidates, answer, group)
 
 
 def test_pairs():
@@ -135,8 +135,6 @@ def test_pairs():
     assert pair_up([schema(0), schema(1), schema(0)]) == [(0, 1)]
     assert pair_up([schema(0), schema(1, candidates=("a", "c"))]) == []
     assert pair_up([schema(0, group="en"), schema(1, group="fr")]) == []
-    with pytest.raises(DataError, match="pair 'p'"):
-        pair_up([schema(0, "p")] * 3)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +143,9 @@ def test_pairs():
         ({"text": "no gap", "a": "u", "b": "v", "answer": "a"}, "line 2: 0 times _"),
         ({"text": "_ and _", "a": "u", "b": "v", "answer": "a"}, "line 2: 2 times _"),
         ({"text": "_", "a": "u", "b": "v", "answer": "c"}, "line 2: answer 'c'"),
-        ({"text": "_", "a": "u", "answer": "a"}, "line 2: no b"),
+        ({"text": "_", "a": "u", "answer": "a"}, "no column 'b' in line 2"),
         ({"text": "_", "a": "u", "b": "U", "answer": "a"}, "line 2: candidates"),
-        ({"text": "_", "a": 3, "b": "U", "answer": "a"}, "line 2: a 3"),
+        ({"text": "_", "a": " ", "b": "U", "answer": "a"}, "line 2: candidates"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path, row, said):
@@ -187,8 +185,8 @@ SCHEMAS = size_schemas()
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    texts = [schema.text(n) for schema in SCHEMAS for n in (0, 1)]
-    return train_tokenizer(texts, "bpe", 400, specials=("pad", "eos"))
+    texts = [text_of(schema, n) for schema in SCHEMAS for n in (0, 1)]
+    return train_tokenizer(texts, "bpe", 400, specials=("pad",))
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +196,7 @@ def taught(tokenizer):
     front = TextConfig(32, tokenizer.size, position="learned", length=32)
     config = ModelConfig(front, HeadConfig(tokenizer.size), decoder=StackConfig(block, 2))
     model = Model.fresh(config)
-    rows = [tokenizer.encode(schema.text(schema.answer)) for schema in SCHEMAS]
+    rows = [tokenizer.encode(text_of(schema, schema.answer)) for schema in SCHEMAS]
     ids, mask = pad_rows(rows)
     mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
     after = ids[:, 1:].masked_fill(~mask[:, 1:], -100)
@@ -209,7 +207,7 @@ def taught(tokenizer):
         adam.zero_grad()
         loss.backward()
         adam.step()
-    return model
+    return Kit(model, tokenizer)
 
 
 def test_the_generator_counterbalances():
@@ -219,79 +217,56 @@ def test_the_generator_counterbalances():
     assert sum(schema.answer for schema in SCHEMAS) == len(SCHEMAS) / 2
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_taught_model_is_right_about_all(taught, tokenizer, full):
-    scores = score_schemas(judge(taught, tokenizer, SCHEMAS, full))
+def test_a_taught_model_is_right_about_all(taught):
+    scores = evaluate_schemas(taught, SCHEMAS)
     assert scores.single == accuracy(len(SCHEMAS), len(SCHEMAS))
     assert scores.pairs == accuracy(len(SCHEMAS) // 2, len(SCHEMAS) // 2)
     assert scores.alone == scores.ties == 0
 
 
-def test_turned_answers_are_wrong(taught, tokenizer):
+def test_turned_answers_are_wrong(taught):
     turned = [schema._replace(answer=1 - schema.answer) for schema in SCHEMAS]
-    assert score_schemas(judge(taught, tokenizer, turned)).single.right == 0
+    assert evaluate_schemas(taught, turned).single.right == 0
     one_bad = [SCHEMAS[0], turned[1], *SCHEMAS[2:6], turned[6]]
-    scores = score_schemas(judge(taught, tokenizer, one_bad))
+    scores = evaluate_schemas(taught, one_bad)
     assert scores.single == accuracy(5, 7) and scores.pairs == accuracy(2, 2) and scores.alone == 3
 
 
 def test_scores_are_sums_of_the_right_tokens(taught, tokenizer):
     schema = SCHEMAS[5]
     for candidate in (0, 1):
-        text = schema.text(candidate)
-        ids = torch.tensor([tokenizer.encode(text)])
+        ids = torch.tensor([tokenizer.encode(text_of(schema, candidate))])
         with torch.no_grad():
-            log = taught(Batch(ids)).log_softmax(-1)[0]
+            log = taught.model(Batch(ids)).log_softmax(-1)[0]
         each = [float(log[n, ids[0, n + 1]]) for n in range(ids.shape[1] - 1)]
         after = len(tokenizer.encode(schema.after))
-        (partial,) = judge(taught, tokenizer, [schema])
-        (full,) = judge(taught, tokenizer, [schema], full=True)
+        (partial,) = judge(taught, [schema])
         assert partial.scores[candidate] == pytest.approx(sum(each[-after:]), abs=1e-4)
-        assert full.scores[candidate] == pytest.approx(sum(each), abs=1e-4)
-
-
-def test_batches_change_nothing(taught, tokenizer, monkeypatch):
-    whole = judge(taught, tokenizer, SCHEMAS[:9])
-    monkeypatch.setattr("regard.evaluate.winograd_schemas.TOKENS", 1)
-    for one, other in zip(whole, judge(taught, tokenizer, SCHEMAS[:9]), strict=True):
-        assert one.scores == pytest.approx(other.scores, abs=1e-4)
 
 
 def test_a_recurrent_model_scores_too(tokenizer):
     front = TextConfig(8, tokenizer.size)
     model = Recurrent.fresh(RecurrentConfig(front, HeadConfig(tokenizer.size), hidden=8))
-    judged = judge(model, tokenizer, SCHEMAS[:4])
+    judged = judge(Kit(model, tokenizer), SCHEMAS[:4])
     assert all(score < 0 for each in judged for score in each.scores)
 
 
-def judged(scores, answer=0, pair=None):  # noqa: F811
-    return Judged(Schema("here", "x ", " y", ("a", "b"), answer, pair), scores)
-
-
 def test_pairs_are_counted_by_hand():
-    both = [judged((-1.0, -2.0), 0, "p"), judged((-3.0, -2.0), 1, "p")]
-    half = [judged((-1.0, -2.0), 0, "q"), judged((-1.0, -2.0), 1, "q")]
-    alone = [judged((-1.0, -2.0), 0, "r")]
-    tie = [judged((-1.0, -1.0), 0, "s"), judged((-1.0, -1.0), 1, "s")]
-    scores = score_schemas([*both, *half, *alone, *tie])
+    scored = [((-1.0, -2.0), True), ((-3.0, -2.0), True)]  # both right
+    scored += [((-1.0, -2.0), True), ((-1.0, -2.0), False)]  # one of them
+    scored += [((-1.0, -2.0), True)]  # alone
+    scored += [((-1.0, -1.0), False), ((-1.0, -1.0), False)]
+    judged = [JudgedSchema("here", "x _ y", ("a", "b"), "a", *each) for each in scored]
+    scores = count_right(judged, [(0, 1), (2, 3), (5, 6)], range(7))
     assert scores.single == accuracy(4, 7) and scores.pairs == accuracy(1, 3)
     assert scores.alone == 1 and scores.ties == 2
     assert scores.pairs.accuracy == pytest.approx(1 / 3) and accuracy(0, 0).accuracy == 0
 
 
-def test_what_is_refused(taught, tokenizer):
+def test_what_is_refused(taught):
     ends = Schema("line 3", "it was the ", "", ("coin", "van"), 0)
-    with pytest.raises(DataError, match="nothing after the gap in line 3") as error:
-        judge(taught, tokenizer, [ends])
-    assert "--full" in str(error.value)
-    assert judge(taught, tokenizer, [ends], full=True)[0].scores[0] < 0
-    with pytest.raises(DataError, match="tokens in coin, purse"):
-        judge(taught, tokenizer, SCHEMAS, room=5)
-    block = BlockConfig(8, 2, 8)
-    front = TextConfig(8, tokenizer.size)
-    encoder = ModelConfig(front, HeadConfig(tokenizer.size), encoder=StackConfig(block, 1))
-    with pytest.raises(UsageError, match="without"):
-        judge(Model.fresh(encoder), tokenizer, SCHEMAS)
+    with pytest.raises(DataError, match="it was the coin"):
+        judge(taught, [ends])
 
 
 # Models of every kind -----------------------------------------------------------------------------
@@ -314,8 +289,9 @@ def schemas(tmp_path):
 
 def after(tokenizer, schema, candidate):
     """Places of tokens after the candidate, by their letters."""
-    text = schema.text(candidate)
-    return [n for n, (_, e) in enumerate(tokenizer.offsets(text)) if e > schema.span(candidate)[1]]
+    end = len(schema.before + schema.candidates[candidate])
+    spans = tokenizer.offsets(text_of(schema, candidate))
+    return [n for n, (_, last) in enumerate(spans) if last > end]
 
 
 def transformers_model(name, folder):
@@ -324,18 +300,16 @@ def transformers_model(name, folder):
     return getattr(transformers, name).from_pretrained(folder).eval()
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_a_decoder_against_transformers(writer, schemas, full):  # noqa: F811
-    scores, tokenizer = regard.evaluate.winograd(writer, schemas, full=full), load(writer).tokenizer
-    assert scores.score == ("full" if full else "partial")
+def test_a_decoder_against_transformers(writer, schemas):  # noqa: F811
+    scores, tokenizer = regard.evaluate.winograd(writer, schemas), load(writer).tokenizer
     model = transformers_model("GPT2LMHeadModel", writer)
     right = []
     for schema, row in zip(read_schemas(schemas), scores.schemas, strict=True):
         for candidate in (0, 1):
-            ids = tokenizer.encode(schema.text(candidate))
+            ids = tokenizer.encode(text_of(schema, candidate))
             with torch.no_grad():
                 log = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-            places = range(1, len(ids)) if full else after(tokenizer, schema, candidate)
+            places = after(tokenizer, schema, candidate)
             wanted = sum(float(log[n - 1, ids[n]]) for n in places)
             assert row.scores[candidate] == pytest.approx(wanted, abs=1e-3)
         a, b = row.scores
@@ -344,28 +318,6 @@ def test_a_decoder_against_transformers(writer, schemas, full):  # noqa: F811
     assert scores.pairs == accuracy(int(right[0] and right[1]), 1)
     assert scores.alone == 1 and scores.pairs_at == [(0, 1)]
     assert "1 schemas without their pair" in str(scores)
-
-
-def test_a_masked_model_hides_the_candidate(masker, schemas):  # noqa: F811
-    row = regard.evaluate.winograd(masker, schemas).schemas[0]
-    tokenizer, model = load(masker).tokenizer, transformers_model("BertForMaskedLM", masker)
-    schema = read_schemas(schemas)[0]
-    for candidate in (0, 1):
-        text = schema.text(candidate)
-        ids, (start, end) = tokenizer.encode(text), schema.span(candidate)
-        own = [n for n, (s, e) in enumerate(tokenizer.offsets(text)) if s < end and e > start]
-        assert (
-            text[tokenizer.offsets(text)[own[0]][0] : tokenizer.offsets(text)[own[-1]][1]]
-            == (schema.candidates[candidate])
-        )
-        scores = []
-        for n in own:
-            hidden = torch.tensor([ids])
-            hidden[0, n] = tokenizer.specials["mask"]
-            with torch.no_grad():
-                scores.append(float(model(hidden).logits[0, n].log_softmax(-1)[ids[n]]))
-        assert row.scores[candidate] == pytest.approx(sum(scores) / len(scores), abs=1e-4)
-    assert regard.evaluate.winograd(masker, schemas, full=True).score == "full"
 
 
 def test_an_edit_changes_what_is_judged(writer, schemas, tmp_path):  # noqa: F811
@@ -382,16 +334,10 @@ def test_an_edit_changes_what_is_judged(writer, schemas, tmp_path):  # noqa: F81
         assert left.scores != pytest.approx(before.scores, abs=1e-5)
 
 
-def test_n_grams_score_too(schemas, tmp_path):
-    (tmp_path / "t.txt").write_text("the cat sat on the mat today\n" * 3 + "the dog sat\n")
-    regard.train.ngram(tmp_path / "t.txt", out=tmp_path / "n")
-    scores = regard.evaluate.winograd(tmp_path / "n", schemas, count=2)
-    assert scores.single.asked == 2 and scores.alone == 0 and scores.schemas[0].right
-
-
-def test_bad_input_of_winograd(writer, pair, schemas):  # noqa: F811
-    with pytest.raises(UsageError, match="an encoder-decoder"):
-        regard.evaluate.winograd(pair, schemas)
+def test_bad_input_of_winograd(writer, masker, pair, schemas):  # noqa: F811
+    for model in (masker, pair):
+        with pytest.raises(UsageError, match="a decoder"):
+            regard.evaluate.winograd(model, schemas)
     schemas.write_text(HEADER + ROWS + "the cat sat\ta\tb\ta\n")
     with pytest.raises(DataError, match="line 5: 0 times _"):
         regard.evaluate.winograd(writer, schemas)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import regard
@@ -37,22 +35,17 @@ def test_make():
     assert str(drawn).split("\n\n")[1].split("\n") == drawn.others
 
 
-def test_make_files_then_test_them(folder):
-    made = formal.make("g.txt", length="5-11", count=40, negatives=30, out="x.txt")
-    assert str(made) == "x.txt: 40 words\nx-not.txt: 30 words"
-    for name, members in (("x.txt", 40), ("x-not.txt", 0)):
-        found = formal.test("g.txt", name)
-        assert found.members == members and len(found.lines) == (40 if members else 30)
-    formal.make("anbn", length=4, out="x.txt")  # written anew
-    assert (folder / "x.txt").read_text() == "aabb\n" * 10
+def test_make_words_then_test_them(folder):
+    made = formal.make("g.txt", length="5-11", count=40, negatives=30)
+    assert formal.test("g.txt", made.members).members == 40
+    assert formal.test("g.txt", made.others).members == 0 and len(made.others) == 30
+    assert str(made) == "\n".join([*made.members, "", *made.others])
 
 
-def test_test_says_why(folder):
+def test_test_says_which_lines_are_members(folder):
     found = formal.test("anbn", "lines.txt")
     assert [line.member for line in found.lines] == [True, False, True, True, False]
-    assert found.lines[0].why is None and found.blank == 1
-    assert found.lines[1].why == "symbol 3, b, cannot stand there"
-    assert found.lines[4].why == "symbol 2, x, is not in the alphabet"
+    assert found.blank == 1
     rows = str(found).splitlines()
     assert rows[0] == "anbn: 3 of 5 lines are members" and rows[3].split()[-1] == "2"
     short = str(formal.test("anbn", "lines.txt", top=2))
@@ -63,17 +56,15 @@ def test_expressions_speak_of_the_symbols_of_the_lines():
     lines = ["leeuw aap olifant leeuw", "aap leeuw leeuw", "leeuw olifant"]
     found = formal.test(".* leeuw .* olifant .* leeuw .*", lines)
     assert [line.member for line in found.lines] == [True, False, False]
-    found = formal.test("~kat*", ["kat kat", "hond"], words=True)
+    found = formal.test("~ kat*", ["kat kat", "hond"])
     assert [line.member for line in found.lines] == [False, True]
 
 
 def test_draw(folder, capsys):
     found = formal.draw("(a|b)*abb")
     assert str(found).startswith("digraph {") and str(found).endswith("4 states")
-    assert main(["formal", "draw", "ab", "--save", "x.dot", "--save", "x.png"]) == 0
+    assert main(["formal", "draw", "ab", "--save", "x.dot"]) == 0
     assert (folder / "x.dot").read_text().count("->") == 3
-    assert (folder / "x.png").read_bytes().startswith(b"\x89PNG")
-    assert formal.draw("ab", dead=True).dot != formal.draw("ab").dot
     with pytest.raises(UsageError, match="ends with .jpg"):
         found.save("x.jpg")
 
@@ -95,11 +86,9 @@ def test_list():
         ("make", {"language": "anbn", "length": 7}, DataError, "no member of anbn of length 7"),
         ("make", {"language": "anbn", "length": "9-7"}, UsageError, "that goes up"),
         ("make", {"language": "anbn", "length": "x"}, UsageError, "a length"),
-        ("make", {"language": "g.txt", "out": "g.txt"}, UsageError, "another file"),
         ("make", {"language": "ring.txt", "length": 3}, DataError, "infinitely many derivations"),
         ("make", {"language": "."}, UsageError, "without symbols"),
         ("make", {"language": "latin.txt"}, DataError, "byte 5 (0xe9) is not UTF-8"),
-        ("make", {"language": "anbn", "out": "no/x.txt"}, UsageError, "no folder"),
         ("test", {"language": "anbn", "lines": "empty.txt"}, DataError, "no lines with words"),
         ("test", {"language": "anbn", "lines": "nosuch.txt"}, DataError, "no such file"),
         ("test", {"language": "dyck-9", "lines": "lines.txt"}, UsageError, "9 kinds"),
@@ -119,15 +108,14 @@ def test_bad_input(folder, verb, arguments, kind, message):
     assert type(caught.value) is kind and message in str(caught.value)
 
 
-def test_learn_writes_a_line_for_each_run(tmp_path):
-    out = tmp_path / "runs.jsonl"
+def test_learn_has_a_run_for_each_seed():
     found = formal.learn(
-        "parity", models=["gru"], steps=3, train_length=5, test_length=12, seeds=2, count=8, out=out
+        "parity", models=["gru"], steps=3, train_length=5, test_length=12, seeds=2, count=8
     )
     table = str(found)
     assert "parity  gru" in table and "2 seeds, best (mean)" in table and "6–10" in table
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert lines == found.to_dict()["runs"] and [line["seed"] for line in lines] == [0, 1]
+    lines = found.to_dict()["runs"]
+    assert [line["seed"] for line in lines] == [0, 1]
     assert lines[0]["published"] is None and set(lines[0]["lengths"]) == {"5", "10"}
 
 

@@ -17,7 +17,7 @@ WORDS = ["".join(w) for n in range(7) for w in product("abc", repeat=n)]
 
 def grow(inner):
     pairs = st.tuples(inner, inner)
-    times = st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{,2}", "{2,}"]))
+    times = st.tuples(inner, st.sampled_from("*+?"))
     return (
         pairs.map("".join)
         | pairs.map(lambda p: f"({p[0]}|{p[1]})")
@@ -34,7 +34,7 @@ PATTERNS = st.recursive(
 @given(PATTERNS)
 def test_the_same_words_as_re(pattern):
     made = regex_dfa(pattern.replace("(?:", "("), "abc")
-    known = re.compile(f"(?:{pattern})\\Z".replace("{,2}", "{0,2}"))
+    known = re.compile(f"(?:{pattern})\\Z")
     for word in WORDS[:400]:
         assert made.accepts(word) == bool(known.match(word)), (pattern, word)
 
@@ -46,7 +46,7 @@ def test_and_not(one, two):
     first, second = regex_dfa(one, "abc"), regex_dfa(two, "abc")
     assert regex_dfa(f"({one})&({two})", "abc") == (first & second).minimise()
     assert regex_dfa(f"~({one})", "abc") == (~first).minimise()
-    assert regex_dfa(f"({one})&~({two})", "abc") == (first - second).minimise()
+    assert regex_dfa(f"({one})&~({two})", "abc") == (first & ~second).minimise()
     both = f"~({one})|({two})&({one})"
     assert regex_dfa(both, "abc") == (~first | second & first).minimise()
     assert regex_dfa(f"a(~({one}))*b", "abc").accepts("ab")
@@ -69,12 +69,6 @@ def test_the_animals_exact_rule_has_five_states():
     assert len(regex_dfa(rule, animals, words=True).moves) == 5  # L+O+L+ with the dead state
 
 
-def test_large_repetitions():
-    made = regex_dfa("a{100,200}", "a")
-    assert [n for n in range(300) if made.count(n)] == list(range(100, 201))
-    assert regex_dfa("(ab?){3,}", "ab").accepts("abaab")
-
-
 @pytest.mark.parametrize(
     ("text", "words", "message"),
     [
@@ -82,15 +76,11 @@ def test_large_repetitions():
         ("ab)", False, "')' at column 3"),
         ("a|*b", False, "'*' at column 3"),
         ("a[bc", False, "[ that is never closed at column 2"),
-        ("a{3,1}", False, "{3,1 at column 3"),
-        ("a{x}", False, "{x at column 3"),
-        ("a{2", False, "no } to close { at column 2"),
-        ("a{}", False, "{ at column 3"),
+        ("a{3}", False, "'{' at column 2"),
         ("abd", False, "the symbol 'd' at column 3"),
         ("a\nb\n cx", True, "the symbol 'cx' at line 3, column 2"),
         ("[c-a]", False, "c-a at column 2"),
         ("ab\\", False, "at column 3"),
-        ("((a{250}){250}){250}", False, "repetitions of over 20,000 parts at column 9"),
     ],
 )
 def test_errors_have_a_place(text, words, message):

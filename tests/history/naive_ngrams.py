@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from math import log
 
 import numpy as np
 
@@ -55,33 +54,6 @@ class WittenBell(Naive):
         lower = self.p(h[1:], w) if h else 1 / len(self.words)
         c, t = self.total(h), len(self.after(h))
         return (self.count[(*h, w)] + t * lower) / (c + t) if c else lower
-
-
-class JelinekMercer(Naive):
-    """One weight a length; likelihoods of words left out one by one, by a search in thirds."""
-
-    def p(self, h, w):
-        lower = self.p(h[1:], w) if h else 1 / len(self.words)
-        total, weight = self.total(h), self.weight(len(h) + 1)
-        return weight * self.count[(*h, w)] / total + (1 - weight) * lower if total else lower
-
-    def without(self, g, weight):
-        """p of an n-gram's last word when the n-gram was not seen this once."""
-        lower = self.left_out(g[1:]) if len(g) > 1 else 1 / len(self.words)
-        others = self.total(g[:-1]) - 1
-        return weight * (self.count[g] - 1) / others + (1 - weight) * lower if others else lower
-
-    def left_out(self, g):
-        return self.without(g, self.weight(len(g)))
-
-    def weight(self, n):
-        grams = [g for g in self.count if len(g) == n]
-        low, high = 0.0, 1.0
-        for _ in range(60):  # the likelihood is concave
-            thirds = low + (high - low) / 3, high - (high - low) / 3
-            likely = [sum(self.count[g] * log(self.without(g, x)) for g in grams) for x in thirds]
-            low, high = (thirds[0], high) if likely[0] < likely[1] else (low, thirds[1])
-        return low
 
 
 class KneserNey(Naive):

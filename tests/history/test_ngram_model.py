@@ -135,7 +135,7 @@ def test_without_smoothing_drawn_texts_have_only_ngrams_that_were_seen():
     assert odd.backed_off == 1 and odd.marked.startswith("·")
 
 
-@pytest.mark.parametrize("way", ["kneser-ney", "witten-bell", "jelinek-mercer", "add"])
+@pytest.mark.parametrize("way", ["kneser-ney", "witten-bell", "add"])
 def test_words_are_drawn_as_often_as_the_smoothed_model_says(way):
     model = counted(order=3, way=way)
     start, the = model.tables.start, model.tokenizer.engine.id("the")

@@ -47,7 +47,6 @@ def test_every_rung_of_translation_stands_in_one_result(tmp_path):
         assert 0 <= row.bleu < 100.1 and row.parameters > 0 and row.tokens_per_s > 0
         assert (row.bits is None) == (rung.verb is None) and row.joules > 0
         assert sum(band["lines"] for band in row.by_length) == 3
-        assert row.to_dict()["out_of_order"] == bool(row.beaten_by)
         model = out / rung.name if rung.verb is None else out / rung.name / "final"
         assert (model / "config.json").is_file() and (model / "model.safetensors").is_file()
     assert (out / "split" / "train.tsv").is_file() and not (out / ".trial").exists()
@@ -85,7 +84,6 @@ def test_every_rung_of_a_text_and_the_curve(tmp_path):
     assert single == pytest.approx([single[0]] * len(single))  # sees nothing of what went before
     assert found.energy["measured"] is False or "counter" in found.energy["source"]
     assert regard.history.neighbours(out / "word2vec", "France").neighbours  # its vectors are kept
-    assert (out / "ladder.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_words_that_are_not_known_are_named_instead_of_a_curve(tmp_path, capsys):

@@ -17,12 +17,8 @@ from regard.rules.rule_extraction import (
     head_uses,
     study_network,
 )
-from regard.rules.tiny_transformer import (
-    StringSampler,
-    cross_validate,
-    deal,
-    train_network,
-)
+from regard.rules.string_sampler import StringSampler
+from regard.rules.tiny_transformer import cross_validate, deal, train_network
 
 
 def has_ab(word: Word) -> bool:

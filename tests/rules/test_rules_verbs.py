@@ -69,10 +69,9 @@ def test_the_lines_themselves_may_be_given():
     assert best.right == found.lines == 5 and best.accepts(["a b"]) and not best.accepts(["c"])
 
 
-def test_tables_for_people_and_pictures(sides, capsys):
+def test_tables_for_people_and_automata(sides, capsys):
     paths = str(sides / "pos.txt"), str(sides / "neg.txt")
-    wanted = ("--save", str(sides / "rule.dot"), "--save", str(sides / "rule.png"))
-    assert main(["discover", *paths, *wanted]) == 0
+    assert main(["discover", *paths, "--save", str(sides / "rule.dot")]) == 0
     out = capsys.readouterr().out
     assert "28/29" in out and f"{paths[1]}:15 (-): a a b b a a" in out
     for part in (
@@ -83,7 +82,6 @@ def test_tables_for_people_and_pictures(sides, capsys):
     ):
         assert part in out
     assert (sides / "rule.dot").read_text().startswith("digraph")
-    assert (sides / "rule.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_columns_and_characters(sides):
@@ -184,7 +182,7 @@ def test_lines_that_nothing_tells_apart(tmp_path, capsys):
     assert found.hypotheses == [] and found.p_value == 1
     assert "nothing is written" in capsys.readouterr().err and not (tmp_path / "rule.py").exists()
     with pytest.raises(DataError, match="no small automaton"):
-        found.save(tmp_path / "rule.png")
+        found.save(tmp_path / "rule.dot")
 
 
 def test_chance_is_not_claimed():

@@ -142,12 +142,12 @@ def test_explain_ends_in_the_pieces_of_encode(trained):
 def test_train_info_and_what_may_not_be_overwritten(tmp_path, capsys):
     corpus, out = tmp_path / "corpus.txt", tmp_path / "out"
     corpus.write_text("\n".join(CORPUS))
-    learnt = tokens.train(corpus, out=out, specials="pad,mask=<m>", wrap="cls-sep")
+    learnt = tokens.train(corpus, out=out, specials="pad,mask", wrap="cls-sep")
     assert learnt.specials == {"pad": 0, "mask": 1, "cls": 2, "sep": 3}
     info = tokens.info(out)
     assert (info.kind, info.size) == ("bpe", learnt.size)
-    assert info.around == ["[CLS]", "[SEP]"] and info.specials["mask"].piece == "<m>"
-    assert "<m>" in str(info)
+    assert info.around == ["[CLS]", "[SEP]"] and info.specials["mask"].piece == "<mask>"
+    assert "<mask>" in str(info)
     with pytest.raises(UsageError, match="--force"):
         tokens.train(corpus, out=out)
     forced = tokens.train([corpus], out=out, force=True, size=9999, kind="words")
@@ -176,7 +176,7 @@ def test_reading_says_how_far_it_is(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(ambient, "INTERVAL", 0.0)
     (tmp_path / "a.txt").write_text("one two\n")
     tokens.vocab(tmp_path / "a.txt")
-    assert "counting: 8 B of 8 B (100 %)" in capsys.readouterr().err
+    assert "counting lines: 1" in capsys.readouterr().err
 
 
 def test_merges(capsys):
