@@ -354,43 +354,6 @@ def gather_rows(
     return gathered
 
 
-# Steering vectors ---------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def steering_vector(
-    hooked: HookedModel, toward: Batch, away: Batch, tap: str, position: Position = "last"
-) -> Tensor:
-    """Mean (D,) at a tap over the prompts of one batch, less that over the prompts of another.
-
-    `kit.edit({tap: regard.add(4 * vector)})` around `generate` leans texts that way (Turner 2023;
-    Rimsky 2023). The last token of each prompt counts, one at an index, or the mean of all; "all"
-    weighs every token of a batch alike. Heads stand side by side; `regard.add` puts them in their
-    places.
-    """
-    doing = "making a steering vector"
-    if not isinstance(toward, Batch) or not isinstance(away, Batch):
-        problem = f"a {type(toward).__name__} and a {type(away).__name__}"
-        raise UsageError(doing, problem, "two batches: kit.batch(texts)")
-    selection = select_taps(hooked, tap, position)
-    if len(selection.taps) != 1:
-        raise UsageError(doing, f"{len(selection.taps)} taps are called {tap!r}", "one tap")
-    means = []
-    for batch in (toward, away):
-        _, seen = hooked.run(batch, selection.taps)
-        (x,) = seen.values()
-        mask = batch.source_mask if selection.source else batch.mask
-        mask = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
-        prompts = [row[real] for row, real in zip(x.flatten(2), mask.to(x.device), strict=True)]
-        if position == "mean":
-            prompts = [row.mean(0, keepdim=True) for row in prompts]
-        vectors = torch.cat([row[list(selection.columns(len(row)))] for row in prompts])
-        if not len(vectors):
-            raise UsageError(doing, "no prompt with a token there", "one or more")
-        means.append(vectors.mean(0))
-    return means[0] - means[1]
-
-
 # Words --------------------------------------------------------------------------------------------
 
 

@@ -115,8 +115,6 @@ def test_a_model_without_attention(writer):  # noqa: F811
     with pytest.raises(UsageError, match="additive attention"):
         regard.look.attention(kit, "the cat")
     with pytest.raises(UsageError, match="without attention"):
-        regard.head_mask(kit.hooked, ["0.1"])
-    with pytest.raises(UsageError, match="without attention"):
         regard.look.heads(kit)
     with pytest.raises(UsageError, match="recurrent"):
         regard.look.lens(kit, "the cat")
