@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -81,8 +81,6 @@ def attention(
 def heads(
     model: ModelLike,
     *,
-    text: str | None = None,
-    corpus: File | None = None,
     length: Count | None = None,
     batch: Count = 4,
     sort: results.HeadMeasure | None = None,
@@ -91,15 +89,13 @@ def heads(
 ) -> results.HeadScores:
     """What each attention head does: induction, previous token, entropy, distance, norm.
 
-    Scores of induction, previous and duplicate tokens are measured on random tokens that are
-    repeated (Olsson 2022).
+    Measured on random tokens that are repeated (Olsson 2022); what heads do in a text of yours
+    `look attention` shows.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        text: measure entropy, distance and norm on this (else on the random tokens too).
-        corpus: measure them on each line of this file.
         length: tokens of the random half that is repeated (100, or what the model reads).
-        batch: rows of random tokens, and lines of the corpus that run together.
+        batch: rows of random tokens.
         sort: largest first, of entropy smallest first (as the model has them).
         top: show so many heads (all).
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -108,21 +104,15 @@ def heads(
         >>> regard.look.heads("folder", sort="induction", top=3).heads[0].name
         '5.1'
         $ regard look heads folder --sort induction --top 10
-        $ regard look heads folder --corpus test.txt --sort entropy
+        $ regard look heads folder --sort entropy --edit *.0.attn.z=zero,head=1
         $ regard look heads folder --length 50 --batch 8 --seed 7 --json
     """
-    from regard.data.text_files import read_lines
-    from regard.errors import UsageError
     from regard.loading import open_kit
     from regard.look.head_scores import measure_heads
 
-    if text is not None and corpus is not None:
-        raise UsageError("measuring heads", "a text and a corpus", "one of the two")
-    lines = read_lines(corpus) if corpus is not None else None if text is None else [text]
     kit = open_kit(model, None)
     with kit.edit(edit):
-        measured_on = text if corpus is None else str(corpus)
-        return measure_heads(kit, name_of(model), lines, measured_on, length, batch, sort, top)
+        return measure_heads(kit, name_of(model), length, batch, sort, top)
 
 
 @verb
@@ -233,9 +223,8 @@ def explain(
         steps: points of the path of ig, more where they are too few.
         samples: texts that lime runs (1000); orders that shap draws (all up to 15 tokens, then
             100).
-        baseline: what an absent token is: zero, pad, mask, a token, or drop, left out, for lime
-            and shap (mask where the model has one, else zero; without added positions, pad or
-            eos).
+        baseline: what an absent token is: zero, pad, mask or a token (mask where the model has
+            one, else zero; without added positions, pad or eos).
         metric: a function of the logits (rows, vocabulary) that predict the answer, which gives one
             number a row: explained instead of a logit (from Python).
 
@@ -262,15 +251,14 @@ def patch(
     count: Count = 64,
     over: results.Over = "heads",
     noise: bool = False,
-    fast: bool = False,
     to: list[str] | None = None,
     top: Count = 15,
     metric: Metric | None = None,
 ) -> results.PatchEffects:
     """Put activations of one prompt into another, and see what comes back.
 
-    Activation patching (Meng 2022), attribution patching (Nanda 2023) and path patching (Wang
-    2022). `--save map.png` draws a heat map.
+    Activation patching (Meng 2022) and path patching (Wang 2022). `--save map.png` draws a heat
+    map.
 
     Args:
         model: a language model, masked or not, or an encoder-decoder.
@@ -279,7 +267,6 @@ def patch(
         count: prompts of the task.
         over: what is patched: each head, each MLP, or the stream at each position.
         noise: corrupted values into clean runs; else clean ones into corrupted runs.
-        fast: to first order: two passes forward and one back, whatever the number of places.
         to: paths: what each head does through these taps alone, such as
             decoder.blocks.9.attn.q:3; or end.
         top: places shown.
@@ -297,7 +284,7 @@ def patch(
 
     kit = open_kit(model, None)
     prompts = _read_pairs(kit, pairs, task, count, metric)
-    return measure_effects(kit.hooked, prompts, over, noise=noise, fast=fast, to=to or (), top=top)
+    return measure_effects(kit.hooked, prompts, over, noise=noise, to=to or (), top=top)
 
 
 @verb
@@ -432,9 +419,7 @@ def probe(
 
 @verb
 def gradients(
-    models: Sequence[ModelLike] = (),
     *,
-    text: File | None = None,
     kinds: list[Literal["mlp", "rnn", "lstm", "gru", "transformer"]] | None = None,
     length: Annotated[int, Bound(2, MOST, "a whole number from 2 up")] = 64,
     rows: Count = 8,
@@ -444,31 +429,21 @@ def gradients(
     """How far back the gradient of a loss reaches in MLP, RNN, LSTM, GRU and Transformer.
 
     Args:
-        models: trained language models (none: fresh ones of each kind).
-        text: what trained models read.
         kinds: of fresh models (all).
         length: tokens before the loss.
         rows: texts that the mean goes over.
-        dim: width of fresh models.
-        depth: layers of fresh models.
+        dim: width of the models.
+        depth: their layers.
 
     Example:
         >>> regard.look.gradients(kinds=["rnn", "lstm"], length=200).models[1].gradient[-1]
         $ regard look gradients --save gradients.png
         $ regard look gradients --kinds rnn lstm --length 200 --json
-        $ regard look gradients lstm/final gpt/final --text test.txt
+        $ regard look gradients --dim 128 --depth 2
     """
-    from regard.errors import UsageError
-    from regard.loading import open_kit
-    from regard.look.gradient_reach import DOING, KINDS, compare_fresh, compare_trained
+    from regard.look.gradient_reach import KINDS, compare_fresh
 
-    if not models:
-        return compare_fresh(kinds or KINDS, length, rows, dim, depth)
-    if text is None or kinds is not None:
-        problem = "folders without --text" if text is None else "folders and --kinds"
-        raise UsageError(DOING, problem, "--text FILE for trained models, --kinds for fresh ones")
-    kits = [(name_of(model), open_kit(model)) for model in models]
-    return compare_trained(kits, text, length, rows)
+    return compare_fresh(kinds or KINDS, length, rows, dim, depth)
 
 
 def name_of(model: ModelLike) -> str:

@@ -2,8 +2,7 @@
 
 Accuracy stands beside that of a control task (Hewitt and Liang 2019), which gives each word type a
 label drawn at random: a probe that solves it remembers words, and what it finds of real labels may
-be no more than that. The bits of an online code (minimum description length; Voita and Titov 2020)
-count what a probe has to learn, too.
+be no more than that.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)  # of L2, tried from the strongest on
 STEPS = 200  # of L-BFGS at most
 HIDDEN, RATE, ROWS, EPOCHS, PATIENCE = 128, 1e-3, 128, 60, 4  # of the MLP
-CODE = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5)  # shares of the words
 MIN_EXAMPLES = 2  # of each label in the training part
 HELD_OUT = 10  # one sentence in so many is for choosing, one for testing
 NO_LABEL = "_"
@@ -302,7 +300,6 @@ def probe_vectors(
     kind: ProbeKind = "linear",
     seed: int = 0,
     control: ProbingTask | None = None,
-    code: bool = True,
 ) -> ProbedTap:
     """Fit on the training part, count on the test part; x (M, D) are all words that were given."""
     x = x[task.kept.to(x.device)]
@@ -313,44 +310,19 @@ def probe_vectors(
         return [Labelled(x[part.to(x.device)], y[part.to(x.device)]) for part in task.parts]
 
     train, dev, test = parts_of(task)
-    asked, coded = len(test.y), len(train.y)
+    asked = len(test.y)
     right = fit_probe(kind, train, dev, classes, seed).count_right(test)
     remembered = None
     if control is not None:
         own, held, unseen = parts_of(control)
         remembered = fit_probe(kind, own, held, classes, seed).count_right(unseen)
-    bits = online_bits(kind, train, dev, classes, seed) if code else None
     return ProbedTap(
         tap,
         right / asked,
         *share_interval(right, asked),
         None if remembered is None else remembered / asked,
         None if remembered is None else (right - remembered) / asked,
-        bits,
-        None if bits is None else bits / coded,
-        None if not bits else coded * math.log2(classes) / bits,
     )
-
-
-def online_bits(
-    kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
-) -> float:
-    """Bits that tell the labels to someone who has the vectors (Voita and Titov 2020).
-
-    The first block costs log2 C a word; each later block is coded by a probe fitted on all before
-    it. So that a label not met yet has a code too, the probe of n words is mixed with the uniform
-    distribution, which weighs C / (n + C).
-    """
-    count = len(train.y)
-    ends = sorted({max(1, round(share * count)) for share in CODE} | {count})
-    bits = ends[0] * math.log2(classes)
-    for start, end in zip(ends, ends[1:], strict=False):
-        probe = fit_probe(kind, Labelled(train.x[:start], train.y[:start]), dev, classes, seed)
-        shares = probe(train.x[start:end]).softmax(-1)
-        own = shares.gather(1, train.y[start:end, None])[:, 0].double()
-        mixed = (start * own + 1) / (start + classes)  # C / (n + C) · 1 / C, and the rest
-        bits -= float(mixed.log2().sum())
-    return bits
 
 
 # Treebanks --------------------------------------------------------------------------------------

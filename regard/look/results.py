@@ -307,8 +307,6 @@ class HeadScores(Result):
     """Tokens of the random half that is repeated."""
     rows: int = shown(table=False)
     seed: int = shown(table=False)
-    measured_on: str | None = shown(title="entropy, distance, norm on")
-    """The text or file that these were measured on; None: the random tokens."""
     heads: list[HeadScore] = shown()
 
 
@@ -605,7 +603,7 @@ class PatchEffects(Result):
     """Mean goal of the clean prompts."""
     corrupted: float
     """Mean goal of the corrupted prompts."""
-    way: Literal["patching", "first order", "paths"]
+    way: Literal["patching", "paths"]
     direction: Literal["denoise", "noise"]
     effects: list[SiteEffect]
     over: Over = shown(json=False)
@@ -796,11 +794,6 @@ class ProbedTap(Row):
     """Accuracy of the control task, labels drawn at random for each word type."""
     selectivity: float | None = shown("{:+.1%}")
     """Accuracy less that of the control task."""
-    bits: float | None = shown(table=False)
-    """Length of the online code of the training labels."""
-    bits_per_word: float | None = shown("{:.3f}")
-    compression: float | None = shown("{:.2f}")
-    """How many times shorter it is than a uniform code."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 DOING = "embedding"
 SHOWN = 10  # lines without the word that are named
-LEAD = 1e-6  # cosines that differ by less are equal
 
 
 class WordLine(NamedTuple):
@@ -132,19 +130,13 @@ def compare_uses(
     """Cosines of the uses (N, D), and the words of a table that are nearest to each file's."""
     files = list(dict.fromkeys(use.file for use in uses))
     sense = [files.index(use.file) for use in uses]
-    cosines, own = sense_cosines(x, sense), torch.tensor(sense)[:, None]
-    rival = cosines.scatter(1, own, -torch.inf).amax(1, keepdim=True)
-    apart = own[cosines.gather(1, own) > rival + LEAD].bincount(minlength=len(files)).tolist()
+    cosines = sense_cosines(x, sense)
     near = F.normalize(group_means(x, sense), dim=1).numpy() @ table.unit.T  # (files, words)
-    others = [np.delete(near, k, 0).max(0) for k in range(len(files))] if len(files) > 1 else near
-    nearer = [table.best(a - b, without, top) for a, b in zip(near, others, strict=True)]
     return SenseLayer(
         name,
         group_means(cosines, sense).tolist(),  # (files, files)
         cosines.tolist(),
-        apart if len(files) > 1 else [None],
         [[n.to_dict() for n in table.best(row, without, top)] for row in near],
-        [[n.to_dict() for n in row if n.score > LEAD] for row in nearer],
     )
 
 

@@ -271,9 +271,7 @@ CASES = [
     Case("eval-similarity", "evaluate similarity {vectors} {similar}"),
     Case("eval-similarity-bad-file", "evaluate similarity {vectors} {text}"),
     Case("diagnose", "look gradients --kinds mlp lstm transformer --length 8 --rows 2 --dim 8"),
-    Case("diagnose-trained", "look gradients {run}/final --text {test} --length 8 --rows 2"),
     Case("diagnose-bad-kind", "look gradients --kinds perceptron"),
-    Case("diagnose-no-text", "look gradients {run}/final"),
     Case(
         "ladder-pairs",
         "ladder {pairs} --steps 2 --dim 16 --vocab 300 --rungs ibm1,additive,transformer "
@@ -387,7 +385,7 @@ CASES = [
     Case("look-bad-head", "look attention {gpt2} 'the cat' --head 9.9"),
     Case("look-ngram", "look attention {ngram} 'the cat'"),
     Case("look-heads", "look heads {gpt2} --length 10 --batch 2"),
-    Case("look-heads-text", "look heads {bert} --text 'the cat sat on' --sort entropy --top 2"),
+    Case("look-heads-sorted", "look heads {bert} --length 10 --sort entropy --top 2"),
     Case("look-heads-bad-sort", "look heads {gpt2} --sort beauty"),
     Case("look-heads-long", "look heads {gpt2} --length 900"),
     Case("look-lens", "look lens {gpt2} 'the cat sat on' --top 4"),
@@ -406,7 +404,7 @@ CASES = [
     Case("explain-no-gap", "look explain {bert} 'the cat'"),
     Case("patch-heads", "look patch {gpt2} {prompts}"),
     Case("patch-stream", "look patch {gpt2} {prompts} --over stream --noise"),
-    Case("patch-fast", "look patch {gpt2} {prompts} --over mlps --fast"),
+    Case("patch-mlps", "look patch {gpt2} {prompts} --over mlps --noise"),
     Case("patch-paths", "look patch {names} --task ioi --count 4 --to end"),
     Case("patch-bad-pairs", "look patch {gpt2} {prompts_bad}"),
     Case("patch-bad-tap", "look patch {gpt2} {prompts} --to nose"),

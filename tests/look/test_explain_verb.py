@@ -158,17 +158,6 @@ def test_absent_tokens(writer):  # noqa: F811
         explain(writer, "the [MASK] sat", baseline="mask")
 
 
-def test_words_left_out(masker):  # noqa: F811
-    text = "the [MASK] sat"
-    found = explain(masker, text, method="shap", baseline="drop", target="cat")
-    kit = load(masker)
-    ids = kit.tokenizer.encode("[MASK]", allow_special=True)
-    cat = kit.tokenizer.encode("cat", special=False)[0]
-    assert found["baseline_value"] == pytest.approx(float(kit.logits([ids])[0, 1, cat]), abs=1e-4)
-    with pytest.raises(UsageError):
-        explain(masker, text, baseline="drop")
-
-
 # All methods --------------------------------------------------------------------------------------
 
 
