@@ -161,11 +161,11 @@ def extract(
     tap: list[str] | str,
     out: str | Path,
     position: str | int = "all",
-    head: Natural | None = None,
-    precision: Literal["fp32", "bf16"] = "fp32",
     edit: EditsLike = (),
 ) -> results.Extraction:
     """Write the activations of texts to a folder, row by row; `regard.Extracted` opens it.
+
+    Numbers are float32; the heads of attn.q, k, v and z stand side by side.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
@@ -173,15 +173,13 @@ def extract(
         tap: names or patterns of taps, as `regard info --taps` lists them.
         out: a new folder.
         position: which tokens have a row: all, last, an index, or mean for one row a text.
-        head: one head of attn.q, k, v or z (all, side by side).
-        precision: of the numbers on the disk; the model runs in float32.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:
         >>> regard.look.extract("folder", ["one text"], tap=["*.resid_post"], out="acts").rows
         3
         $ regard look extract folder --file corpus.txt --tap '*.resid_post' --out acts
-        $ regard look extract folder --tap blocks.5.attn.z --head 3 --out z < a.txt
+        $ regard look extract folder --tap blocks.5.attn.z --position last --out z < a.txt
         $ regard look extract fr-en --file pairs.tsv --tap 'decoder.*.mlp.post' --out acts
     """
     from regard.files import check_new
@@ -192,8 +190,7 @@ def extract(
     check_new(Path(out), DOING)  # before a model is opened
     kit, several = open_kit(model, "fp32"), [texts] if isinstance(texts, str) else texts
     with kit.edit(edit):
-        how = position, head, precision
-        return extract_corpus(kit, name_of(model), several, tap, Path(out), *how)
+        return extract_corpus(kit, name_of(model), several, tap, Path(out), position)
 
 
 @verb

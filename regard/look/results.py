@@ -396,9 +396,7 @@ class Extraction(Result):
     model: str
     taps: dict[str, dict[str, list[int]]]
     """Of each tap the shape of its rows."""
-    dtype: str
     position: int | str
-    head: int | None
     tokens_of: str
     """Whose tokens the rows are: of the text, or of the source or target."""
     rows: int

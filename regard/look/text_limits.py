@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from regard.data.pairs import shorten
@@ -63,12 +62,6 @@ def check_length(
     raise DataError(doing, f"a {what} of {len(ids):,} tokens", expected, "; ".join(fix))
 
 
-def free_bytes(kit: Kit) -> int:
-    """What a run may take beside the weights."""
-    free = free_memory(kit.device.type)
-    return 1 << 62 if free is None else free
-
-
 def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:
     """What one text of so many tokens takes, by formula; of recurrent models none is known."""
     if not kit.model.stacks:
@@ -86,15 +79,10 @@ def check_memory(kit: Kit, length: int, doing: str, maps: int = 0, gradients: bo
     def needed(tokens: int) -> int:
         return run_bytes(kit, tokens, gradients) + MAP_BYTES * maps * tokens**2
 
-    free = free_bytes(kit)
-    if (takes := needed(length)) > free:
+    takes, free = needed(length), free_memory(kit.device.type)
+    if free is not None and takes > free:
         problem = f"{length:,} tokens, which take {human_bytes(takes)}"
-        most = longest_that_fits(length, needed, free)
+        most = bisect_right(range(1, length), free, key=needed)
         expected = f"at most {most:,}, which fit into {human_bytes(free)}"
         raise DataError(doing, problem, expected, "a shorter text")
     return takes
-
-
-def longest_that_fits(length: int, needed: Callable[[int], int], free: int) -> int:
-    """The most tokens, fewer than `length`, that need no more than is free."""
-    return max(0, bisect_right(range(1, length), free, key=needed))

@@ -425,9 +425,8 @@ CASES = [
     Case("probe-ngram", "look probe {ngram} {treebank} --label upos"),
     Case("extract", "look extract {gpt2} --file {river} --tap '*.resid_post' --out {out}"),
     Case(
-        "extract-head",
-        "look extract {bert} --file {river} --tap '*.0.attn.z' --head 1 --position mean"
-        " --out {out}",
+        "extract-mean",
+        "look extract {bert} --file {river} --tap '*.0.attn.z' --position mean --out {out}",
     ),
     Case("extract-no-tap", "look extract {gpt2} --file {river} --tap nose --out {out}"),
     Case(
