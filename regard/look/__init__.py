@@ -40,8 +40,7 @@ def attention(
     target: str | None = None,
     head: str | None = None,
     stack: results.StackName | None = None,
-    effects: bool | None = None,
-    max_tokens: Count = 5000,
+    effects: bool = True,
     precision: Precision = "auto",
     edit: EditsLike = (),
 ) -> results.AttentionMaps:
@@ -56,9 +55,7 @@ def attention(
         target: what an encoder-decoder has written; without it, its own translation.
         head: block.head, such as 5.3, to list and to draw (the mean of all heads).
         stack: which attention of an encoder-decoder to list and to draw (cross).
-        effects: whether to run the text without each head too (where that takes a few minutes
-            at most).
-        max_tokens: tokens of either side at most.
+        effects: whether to run the text without each head too.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
@@ -74,7 +71,7 @@ def attention(
     kit = open_kit(model, precision)
     with kit.edit(edit):
         heading = f"{name_of(model)}: {text}"[:200]
-        return map_attention(kit, text, target, stack, head, effects, max_tokens, heading)
+        return map_attention(kit, text, target, stack, head, effects, heading)
 
 
 @verb

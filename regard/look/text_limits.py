@@ -41,25 +41,23 @@ def check_length(
     doing: str,
     text: str = "",
     side: Side = "source",
-    asked: int | None = None,
 ) -> list[int]:
-    """The ids of a text, if there are any and no more than fit; else up to where it does.
-
-    `asked` is the most tokens that a call allows, where it says so.
-    """
+    """The ids of a text, if there are any and no more than fit; else up to where it does."""
     if not ids:
         raise DataError(doing, "no tokens in the text", "at least one")
-    most = max_tokens_of(kit, doing, side, asked)
+    most = max_tokens_of(kit, doing, side)
     if len(ids) <= most:
         return ids
     ends = [end for _, end in kit.text_tokenizer.offsets(text, special=False, side=side)]
     spare = len(ids) - most
     fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
-    fix = [f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"] if fits else []
-    fix += ["a larger --max-tokens"] if most == asked else []
-    expected = f"at most {most:,}" + ("" if most == asked else ", which this model reads")
+    fix = f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits" if fits else ""
     what = "text" if kit.model.config.target is None else side
-    raise DataError(doing, f"a {what} of {len(ids):,} tokens", expected, "; ".join(fix))
+    problem, expected = (
+        f"a {what} of {len(ids):,} tokens",
+        f"at most {most:,}, which this model reads",
+    )
+    raise DataError(doing, problem, expected, fix)
 
 
 def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:

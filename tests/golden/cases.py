@@ -44,8 +44,6 @@ CASES = [
     Case("doctor", "doctor --device cpu", ignore=MACHINE),
     Case("doctor-bad-choice", "doctor --device abacus"),
     Case("list", "models", ignore=("folder",)),
-    Case("list-word", "models masked", ignore=("folder",)),
-    Case("list-unknown-word", "models gtp2"),
     Case("list-unknown-option", "models --colour"),
     Case("demo-taken", "demo --out {tmp}"),
     Case("info-preset", "info gpt2"),

@@ -86,7 +86,6 @@ def test_a_masked_model_and_a_picture(masker, tmp_path):  # noqa: F811
         ({"stack": "cross"}, UsageError, "one of decoder"),
         ({"stack": "corss"}, UsageError, "did you mean cross"),
         ({"target": "a target"}, UsageError, "an encoder-decoder"),
-        ({"max_tokens": 2}, DataError, "at most 2"),
         ({"text": TEXT * 20}, DataError, "at most 40, which this model reads"),
         ({"text": ""}, DataError, "an empty text"),
     ],
