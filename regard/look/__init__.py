@@ -341,30 +341,26 @@ def probe(
     tree: bool = False,
     speech: bool = False,
     layer: str | int = "all",
-    taps: list[str] | None = None,
     kind: results.ProbeKind = "linear",
     control: bool = False,
-    token: Literal["first", "last"] | None = None,
-    columns: list[str] | None = None,
     count: Count = 1000,
     rank: Count = 64,
     show: Natural = 1,
 ) -> results.LabelProbe | results.LabelProbes | results.TreeProbe | results.SpeechTreeProbes:
     """What labels, or trees, can be read off a model's vectors, layer by layer.
 
+    The last token of a word stands for it, in an encoder the first.
+
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        treebank: CoNLL-U, or columns parted by TABs with a blank line between sentences.
+        treebank: CoNLL-U, or lines of form and label, with a blank line between sentences.
         label: columns to be read off the vectors: upos, xpos, deprel, or others of the file;
             several: which layer knows what.
         tree: structural probe of the heads, instead of labels.
         speech: with tree: also without fillers and restarts (UD's reparandum too).
         layer: the stream after block N, the last, or all: embeddings and every block.
-        taps: names or patterns instead of a layer, as `regard info --taps` lists them.
         kind: of probe.
         control: also a control task, random labels by word type: selectivity.
-        token: which token stands for a word (last; an encoder's first).
-        columns: names of the file's columns in their order, if it is not CoNLL-U; one is form.
         count: sentences, evenly spaced in the file.
         rank: of the structural probe's matrix.
         show: test sentences whose trees are drawn.
@@ -387,10 +383,8 @@ def probe(
         raise UsageError("probing", "labels and trees, or neither", "one of the two")
     if speech and not tree:
         raise UsageError("probing", "speech without tree", "both")
-    if taps and layer != "all":
-        raise UsageError("probing", "a layer and taps", "one of the two")
     need = ["head"] if tree else label or []
-    sentences = evenly(read_treebank(treebank, need, columns), count)
+    sentences = evenly(read_treebank(treebank, need), count)
     if not sentences:
         raise DataError(f"reading {treebank}", "no sentences", "words, one on each line")
     for sentence in sentences if tree else ():
@@ -400,14 +394,14 @@ def probe(
         problem = "no fillers and no restarts"
         raise DataError(f"cleaning {treebank}", problem, "a treebank of spontaneous speech")
     kit = open_kit(model, "fp32")
-    chosen = choose_taps(kit, layer, taps or ())
-    corpus = read_corpus(kit, sentences, token)
+    chosen = choose_taps(kit, layer)
+    corpus = read_corpus(kit, sentences)
     if label:
         return probe_labels(kit, corpus, label, chosen, kind, control=control)
     probed = probe_trees(kit, corpus, treebank, chosen, rank, show)
     if not speech:
         return probed
-    other = read_corpus(kit, cleaned, token)
+    other = read_corpus(kit, cleaned)
     return results.SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank, show))
 
 

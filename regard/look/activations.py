@@ -223,7 +223,6 @@ def select_taps(
     hooked: HookedModel,
     patterns: str | Iterable[str],
     position: int | str = "all",
-    doing: str = DOING,
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = hooked.find(patterns), hooked.model
@@ -231,22 +230,22 @@ def select_taps(
         position = position if position in ("all", "last", "mean") else int(position)
     except ValueError:
         expected = "all, last, mean or a whole number"
-        raise UsageError(doing, f"position {position!r}", expected) from None
+        raise UsageError(DOING, f"position {position!r}", expected) from None
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
             problem = f"{name}, which has numbers for two tokens each"
             fix = "`regard look attention` shows patterns; extract attn.z or attn.out"
-            raise UsageError(doing, problem, "taps that hold a vector for each token", fix)
+            raise UsageError(DOING, problem, "taps that hold a vector for each token", fix)
         if ".back." in name or (name == "logits" and model.config.head.take != "all"):
             why = "reads from the end" if ".back." in name else "has one answer for a whole text"
             near = "encoder.ahead.*.state" if ".back." in name else "blocks.*.resid_post"
-            raise UsageError(doing, f"{name}, which {why}", f"taps such as {near}")
+            raise UsageError(DOING, f"{name}, which {why}", f"taps such as {near}")
     pair = model.config.target is not None
     sides = {pair and of_source(name) for name in taps}
     if len(sides) > 1:
         problem, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
-        raise UsageError(doing, problem, "one of the two", f"run once for each: {fix}")
+        raise UsageError(DOING, problem, "one of the two", f"run once for each: {fix}")
     target = pair and not all(name.startswith("encoder.") for name in taps)
     return Selection(taps, position, True in sides, target)  # type: ignore[arg-type]
 

@@ -22,7 +22,7 @@ from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
 from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
-from regard.look.activations import Take, WordTokens, find_word_tokens, select_taps, word_vectors
+from regard.look.activations import Take, WordTokens, find_word_tokens, word_vectors
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
 from regard.look.text_limits import max_tokens_of
 
@@ -332,10 +332,10 @@ TaggedCorpus = list[tuple[ConllSentence, WordTokens]]
 """Sentences of a treebank, each with its ids and where its words stand."""
 
 
-def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = None) -> TaggedCorpus:
-    """The sentences that a model has room for; `take` says which token stands for a word."""
+def read_corpus(kit: Kit, sentences: list[ConllSentence]) -> TaggedCorpus:
+    """The sentences that a model has room for."""
     most = max_tokens_of(kit, "probing")
-    take = take or ("last" if kit.model.encoder is None else "first")
+    take: Take = "last" if kit.model.encoder is None else "first"
     corpus = [(one, find_word_tokens(kit.text_tokenizer, *one.text(), take)) for one in sentences]
     filled = [pair for pair in corpus if pair[1].words]
     kept = [pair for pair in filled if len(pair[1].ids) <= most]
@@ -348,21 +348,13 @@ def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = No
     return kept
 
 
-def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name, the stream after one block, or the embeddings and all blocks.
+def choose_taps(kit: Kit, layer: str | int = "all") -> list[str]:
+    """The stream after one block, or the embeddings and the stream after all of them.
 
     In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
     encoder.
     """
     pair = kit.model.encoder is not None and kit.model.decoder is not None
-    if patterns:
-        doing = "reading vectors of words"
-        taps = select_taps(kit.hooked, patterns, doing=doing).taps
-        for name in taps:
-            if name == "logits" or (pair and not name.startswith("encoder.")):
-                problem = f"{name}, which belongs to what the model writes"
-                raise UsageError(doing, problem, "taps such as blocks.*.resid_post, of an encoder")
-        return taps
     places = ("embed", "resid_post", "state")
     usual = [n for n in kit.hooked.taps if n.rpartition(".")[2] in places and ".back." not in n]
     taps = [name for name in usual if name.startswith("encoder.") or not pair]

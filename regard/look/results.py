@@ -828,10 +828,6 @@ class TreeAgreement(Row):
     high: float = shown("{:.1%}")
     distance_spearman: float | None = shown("{:.3f}", title="ρ distance")
     """Spearman's ρ of distances, mean by length of 5 to 50 words; None: there is no such."""
-    depth_spearman: float | None = shown("{:.3f}", title="ρ depth")
-    """Spearman's ρ of depths, likewise."""
-    root: float = shown("{:.1%}")
-    """Share of right roots."""
     edges: int = shown()
     """Edges in all, without punctuation."""
 

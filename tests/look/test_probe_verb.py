@@ -139,8 +139,6 @@ def test_a_tree_without_a_root(writer, treebank, tmp_path):  # noqa: F811
         (dict(), "labels and trees, or neither"),
         (dict(label=["upos"], tree=True), "labels and trees, or neither"),
         (dict(label=["upos"], layer=2), "0 to 1, last or all"),
-        (dict(label=["upos"], layer=0, taps=["*.resid_post"]), "a layer and taps"),
-        (dict(label=["upos"], taps=["blocks.*.resid_pst"]), "resid_post"),
     ],
 )
 def test_wrong_calls(writer, treebank, options, said):  # noqa: F811
