@@ -54,8 +54,8 @@ class TrainJob:
     """Writes a model as a folder that `regard.load` opens."""
     valid: Source | None = None
     loss: Callable[..., objectives.Loss] = objectives.token_loss
-    """The objective: `loss(model, batch, labels, smoothing, compiled, fp8, past)`, and `extra=` where
-    the examples have any. The sum is divided by the examples' `tokens`."""
+    """The objective: `loss(model, batch, labels, smoothing, compiled, fp8, past)`, and `extra=`
+    where the examples have any. The sum is divided by the examples' `tokens`."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Factors on the learning rate, by name of a parameter; AdamW's only."""
     identity: dict[str, Any] = field(default_factory=dict)
