@@ -253,8 +253,8 @@ def is_native(part: nn.Module) -> bool:
     if isinstance(part, LayerNorm):
         return part.kernel is normalise
     if isinstance(part, Attention) and not part.cross:
-        return isinstance(part.joint, PackedProduct) and part.joint.precision == "int8"
-    return not isinstance(part, PackedLinear) or part.precision == "int8"
+        return isinstance(part.joint, PackedProduct)
+    return True
 
 
 def places_of(parts: Sequence[nn.Module]) -> list[int]:

@@ -373,7 +373,7 @@ def test_strict_is_the_ordinary_way_where_bits_are_kept_anyway(
     found = kit.search(batch, 5, strict=True)
     assert [h[0].logprob for h in found] == [h[0].logprob for h in kit.search(batch, 5)]
     for other in (
-        made(Model.fresh(plain), "fp32"),
+        made(Model.fresh(plain), None),
         made(Model.fresh(presets.transformer(64, 1, 8, 50)), "int8"),  # heads of 8 do not fit
         made(Model.fresh(presets.t5(64, 1, 4, 64, 16, 50)), "int8"),  # a bias on the scores
     ):
