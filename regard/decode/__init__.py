@@ -13,7 +13,6 @@ from regard.ambient import current, note
 from regard.decode.results import (
     ChatReply,
     Embedding,
-    EmbeddingFile,
     FilledGaps,
     Generation,
     TokenScores,
@@ -366,20 +365,18 @@ def embed(
     model: ModelLike,
     texts: Texts = (),
     *,
-    out: str | Path | None = None,
     word: str | None = None,
     files: Files = (),  # type: ignore[assignment]
     layer: str | None = None,
     top: Count = 6,
     edit: EditsLike = (),
-) -> Embedding | EmbeddingFile | WordSenses | Iterator[Embedding | Failed]:
+) -> Embedding | WordSenses | Iterator[Embedding | Failed]:
     """A vector for each text; or what context makes of one word.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit; with a
             word vectors of words too.
         texts: one text, or several, which give an iterator of vectors.
-        out: write the vectors (rows, numbers) to this .npy or .safetensors file instead.
         word: compare its vectors, the mean of its tokens', within and between `files`.
         files: with a word: lines that hold it, one file for each sense.
         layer: with a word: the stream after this block, or all (the last block's).
@@ -390,7 +387,7 @@ def embed(
         >>> len(regard.embed("folder", "a cat").vector)
         384
         $ regard embed folder "a cat" "a kitten" --json
-        $ regard embed folder --file sentences.txt --out vectors.npy
+        $ regard embed folder --file sentences.txt --json > vectors.jsonl
         $ regard embed folder --word bank --files river.txt money.txt --layer all
     """
     from regard.history.word_vectors import WordVectors, read_vectors
@@ -410,10 +407,8 @@ def embed(
         raise UsageError(DOING, "vectors of words, a layer or files, but no word", "a word")
     if table and layer:
         raise UsageError(DOING, f"layer {layer} of vectors of words", "no layer")
-    if word is not None and (out or not files or not word.strip()):
-        raise UsageError(DOING, "a word that is blank, with `out` or without files", "word, files")
-    if out is not None and Path(out).suffix not in (".npy", ".safetensors"):
-        raise UsageError(DOING, f"{out}", "a name that ends in .npy or .safetensors")
+    if word is not None and not (files and word.strip()):
+        raise UsageError(DOING, "a word that is blank, or without files", "word, files")
     kit = opened if table else open_kit(model, "fp32")
     if word is not None:
         listed = [files] if isinstance(files, str | Path) else files
@@ -430,32 +425,4 @@ def embed(
             raise DataError(error.doing, wrong, error.expected, error.fix) from None
         return (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
 
-    several = texts if out is None else one_or_several(texts)
-    results = _answer(several, partial(kit.edit, edit), embed_group, TOGETHER)
-    if out is None or isinstance(results, Embedding):
-        return results
-    return _write_vectors(results, Path(out))
-
-
-def _write_vectors(results: Iterator[Embedding | Failed], out: Path) -> EmbeddingFile:
-    """The vectors as the rows of one array; texts without one are named."""
-    import io
-
-    import numpy as np
-    from safetensors.numpy import save
-
-    from regard.files import write_whole
-
-    vectors = list[list[float]]()
-    for result in results:
-        if isinstance(result, Failed):
-            note(f"error: {result.error}")
-        else:
-            vectors.append(result.vector)
-    if not vectors:
-        raise DataError("embedding", "no text that gives a vector", "lines of text")
-    stream, array = io.BytesIO(), np.array(vectors, np.float32)
-    np.save(stream, array)
-    npy = out.suffix == ".npy"
-    write_whole(out, stream.getvalue() if npy else save({"vectors": array}))
-    return EmbeddingFile(str(out), len(array), array.shape[1])
+    return _answer(texts, partial(kit.edit, edit), embed_group, TOGETHER)

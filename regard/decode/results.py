@@ -196,15 +196,6 @@ class Embedding(Result):
 
 
 @dataclass(frozen=True)
-class EmbeddingFile(Result):
-    """Vectors of texts in {out}."""
-
-    out: str
-    rows: int
-    dim: int
-
-
-@dataclass(frozen=True)
 class WordUse(Row):
     """Where a word stands."""
 

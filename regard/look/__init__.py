@@ -244,7 +244,6 @@ def patch(
     task: Literal["ioi"] | None = None,
     count: Count = 64,
     over: results.Over = "heads",
-    noise: bool = False,
     to: list[str] | None = None,
     top: Count = 15,
     metric: Metric | None = None,
@@ -260,7 +259,6 @@ def patch(
         task: prompts made here instead of pairs: ioi (who is the indirect object?).
         count: prompts of the task.
         over: what is patched: each head, each MLP, or the stream at each position.
-        noise: corrupted values into clean runs; else clean ones into corrupted runs.
         to: paths: what each head does through these taps alone, such as
             decoder.blocks.9.attn.q:3; or end.
         top: places shown.
@@ -278,7 +276,7 @@ def patch(
 
     kit = open_kit(model, None)
     prompts = _read_pairs(kit, pairs, task, count, metric)
-    return measure_effects(kit.hooked, prompts, over, noise=noise, to=to or (), top=top)
+    return measure_effects(kit.hooked, prompts, over, to=to or (), top=top)
 
 
 @verb
@@ -345,7 +343,6 @@ def probe(
     control: bool = False,
     count: Count = 1000,
     rank: Count = 64,
-    show: Natural = 1,
 ) -> results.LabelProbe | results.LabelProbes | results.TreeProbe | results.SpeechTreeProbes:
     """What labels, or trees, can be read off a model's vectors, layer by layer.
 
@@ -363,7 +360,6 @@ def probe(
         control: also a control task, random labels by word type: selectivity.
         count: sentences, evenly spaced in the file.
         rank: of the structural probe's matrix.
-        show: test sentences whose trees are drawn.
 
     Example:
         >>> regard.look.probe("folder", "dev.conllu", label=["upos"]).taps[-1].accuracy
@@ -398,11 +394,11 @@ def probe(
     corpus = read_corpus(kit, sentences)
     if label:
         return probe_labels(kit, corpus, label, chosen, kind, control=control)
-    probed = probe_trees(kit, corpus, treebank, chosen, rank, show)
+    probed = probe_trees(kit, corpus, treebank, chosen, rank)
     if not speech:
         return probed
     other = read_corpus(kit, cleaned)
-    return results.SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank, show))
+    return results.SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank))
 
 
 @verb

@@ -6,10 +6,9 @@ so the batching is not to be seen.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from regard.look.hooks import HookedModel
 from regard.look.results import Extraction
 from regard.look.text_limits import max_tokens_of
 from regard.model.config import TextConfig
-from regard.train.checkpoint import weight_hash
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -45,8 +43,6 @@ class CorpusCounts:
     """Texts that could not be read."""
     short: int = 0
     """Texts without a token at the position asked for."""
-    digest: Any = field(default_factory=hashlib.sha256)
-    """Of all texts, each with the end of its line."""
 
 
 def extract_corpus(
@@ -76,7 +72,7 @@ def extract_corpus(
         if not writer.shards:
             raise DataError(DOING, "no text that gives a row", "texts with tokens there")
         pair = kit.model.config.target is not None
-        about = {
+        about: dict[str, Any] = {
             "model": name,
             "position": selection.position,
             "tokens_of": "source" if selection.source else "target" if pair else "text",
@@ -84,9 +80,8 @@ def extract_corpus(
             "tokens": counts.tokens,
             "skipped": counts.skipped,
             "short": counts.short,
-            "texts_sha256": counts.digest.hexdigest(),
         }
-        sizes = writer.finish(about | {"weights_sha256": weight_hash(kit.model)})
+        sizes = writer.finish(about)
     if counts.skipped > FAULTS:
         note(f"error: {counts.skipped:,} texts could not be read; the first {FAULTS} are named")
     seconds = time.monotonic() - start
@@ -129,7 +124,6 @@ def read_corpus(
     limits += [max_tokens_of(kit, DOING, "target")] if selection.target else []
     for number, text in enumerate(texts):
         counts.texts += 1
-        counts.digest.update((text if isinstance(text, str) else "").encode() + b"\n")
         try:
             ids = encode_text(kit, number, text, selection.target)
             for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):

@@ -264,10 +264,9 @@ def patch_sites(
     hooked: HookedModel,
     pairs: Pairs,
     sites: Sequence[Site],
-    direction: Literal["denoise", "noise"] = "denoise",
     rows: int = ROWS,
 ) -> Effects:
-    """Patch each site alone: `denoise` puts clean values into corrupted runs, `noise` the reverse.
+    """Patch each site alone: put clean values into corrupted runs.
 
     Effects are shares of the difference that the corruption makes.
     """
@@ -276,14 +275,11 @@ def patch_sites(
         raise UsageError(DOING, "a model without places to patch", expected, fix)
     clean, corrupt = clean_and_corrupt(hooked, pairs)
     gap = mean_gap(clean, corrupt)
-    into, source, start = pairs.corrupt, pairs.clean, corrupt
-    if direction == "noise":
-        into, source, start, gap = pairs.clean, pairs.corrupt, clean, -gap
     with torch.no_grad():
-        _, values = hooked.run(source, taps_of(sites))
+        _, values = hooked.run(pairs.clean, taps_of(sites))
     each = torch.eye(len(sites), dtype=torch.bool)
-    goals = measure_sets(hooked, into, pairs.goal, sites, each, values, rows)
-    return Effects((goals - start) / gap, clean, corrupt)
+    goals = measure_sets(hooked, pairs.corrupt, pairs.goal, sites, each, values, rows)
+    return Effects((goals - corrupt) / gap, clean, corrupt)
 
 
 def goal_gradients(
@@ -385,7 +381,6 @@ def measure_effects(
     pairs: Pairs,
     over: Over = "heads",
     *,
-    noise: bool = False,
     to: Sequence[str] = (),
     top: int = 15,
 ) -> PatchEffects:
@@ -398,7 +393,7 @@ def measure_effects(
         if to:
             effects = patch_paths(hooked, pairs, sites, find_receivers(hooked, to))
         else:
-            effects = patch_sites(hooked, pairs, sites, "noise" if noise else "denoise")
+            effects = patch_sites(hooked, pairs, sites)
     count = effects.effect.shape[1]
     errors = [None if count < 2 else float(row.std()) / count**0.5 for row in effects.effect]
     return PatchEffects(
@@ -406,7 +401,7 @@ def measure_effects(
         float(effects.clean.mean()),
         float(effects.corrupt.mean()),
         "paths" if to else "patching",
-        "noise" if noise or to else "denoise",
+        "noise" if to else "denoise",
         [
             SiteEffect(site.tap, site.head, site.position, mean, error)
             for site, mean, error in zip(sites, effects.mean.tolist(), errors, strict=True)

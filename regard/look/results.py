@@ -406,7 +406,6 @@ class Extraction(Result):
     """Texts that could not be read."""
     short: int
     """Texts without a token at the position asked for."""
-    texts_sha256: str
     bytes: int
     shards: int
     seconds: float

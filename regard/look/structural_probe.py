@@ -230,11 +230,10 @@ def probe_trees(
     path: str | Path,
     taps: Sequence[str],
     rank: int = 64,
-    show: int = 1,
 ) -> TreeProbe:
     """How far trees of the treebank at `path` can be read off the vectors of each tap.
 
-    The trees of the first test sentences, `show` of them, are drawn beside those of the best tap.
+    The tree of the first test sentence is drawn beside that of the best tap.
     """
     whole = [  # a tree has no gaps
         (one, row) for one, row in corpus if len(row.words) == len(one.forms) <= MAX_WORDS
@@ -254,11 +253,9 @@ def probe_trees(
         guesses.append(predicted)
         probed.append(replace(agreement, tap=tap))
     best = max(range(len(probed)), key=lambda n: probed[n].uuas)
-    drawn = [
-        draw_trees(whole[n][0].forms, gold[n], guesses[best][k]) for k, n in enumerate(test[:show])
-    ]
+    drawn = draw_trees(whole[test[0]][0].forms, gold[test[0]], guesses[best][0])
     counts = {name: len(part) for name, part in parts._asdict().items()}
-    return TreeProbe(counts, len(corpus) - len(whole), rank, chain, probed, taps[best], drawn)
+    return TreeProbe(counts, len(corpus) - len(whole), rank, chain, probed, taps[best], [drawn])
 
 
 def counted_tree(path: str | Path, sentence: ConllSentence) -> DependencyTree:

@@ -78,7 +78,7 @@ def test_patching_names_the_heads(folder):
     assert through[FIRST] > 0.9  # by the keys of the other
 
 
-@pytest.mark.parametrize("options", [dict(over="stream"), dict(over="mlps"), dict(noise=True)])
+@pytest.mark.parametrize("options", [dict(over="stream"), dict(over="mlps")])
 def test_other_ways_to_patch(folder, options):
     assert regard.look.patch(folder / "m", folder / "pairs.tsv", **options).effects
 
