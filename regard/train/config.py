@@ -175,8 +175,6 @@ class DataConfig(Config):
     """mlm: share of the tokens to be predicted."""
     prompts: tuple[str, ...] = ()
     """Texts that samples go on from; without them beginnings from the validation data."""
-    tensorboard: bool = False
-    """Write curves for TensorBoard into the run folder too."""
 
 
 @dataclass(frozen=True)
