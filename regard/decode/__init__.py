@@ -368,8 +368,7 @@ def embed(
     """A vector for each text; or what context makes of one word.
 
     Args:
-        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit; with a
-            word vectors of words too.
+        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
         texts: one text, or several, which give an iterator of vectors.
         word: compare its vectors, the mean of its tokens', within and between `files`.
         files: with a word: lines that hold it, one file for each sense.
@@ -384,30 +383,19 @@ def embed(
         $ regard embed folder --file sentences.txt --json > vectors.jsonl
         $ regard embed folder --word bank --files river.txt money.txt --layer all
     """
-    from regard.history.word_vectors import WordVectors, read_vectors
-    from regard.kit import Kit
     from regard.loading import open_kit
     from regard.look.text_limits import max_tokens_of
     from regard.look.word_senses import DOING, study_word
-    from regard.model_kinds import VECTORS, find_kind
 
-    opened: Any = model
-    if not isinstance(model, Kit | WordVectors):
-        kind = find_kind(str(model))
-        if kind is not None and kind.kind is VECTORS:
-            opened = read_vectors(Path(model))
-    table = isinstance(opened, WordVectors)
-    if word is None and (table or layer or files):
-        raise UsageError(DOING, "vectors of words, a layer or files, but no word", "a word")
-    if table and layer:
-        raise UsageError(DOING, f"layer {layer} of vectors of words", "no layer")
+    if word is None and (layer or files):
+        raise UsageError(DOING, "a layer or files, but no word", "a word")
     if word is not None and not (files and word.strip()):
         raise UsageError(DOING, "a word that is blank, or without files", "word, files")
-    kit = opened if table else open_kit(model, "fp32")
+    kit = open_kit(model, "fp32")
     if word is not None:
         listed = [files] if isinstance(files, str | Path) else files
         name = str(getattr(model, "path", model))
-        with nullcontext() if table else kit.edit(edit):
+        with kit.edit(edit):
             return study_word(kit, name, word, listed, layer, top)
     max_tokens_of(kit, DOING)  # says so where no text is read
 

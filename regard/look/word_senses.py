@@ -40,7 +40,7 @@ class WordLine(NamedTuple):
 
 
 def study_word(
-    model: Kit | WordVectors,
+    kit: Kit,
     name: str,
     word: str,
     files: Sequence[str | Path],
@@ -51,13 +51,7 @@ def study_word(
     left = list[LeftOut]()
     paths = list(map(str, find_files([str(file) for file in files])))
     lines = find_word(word, paths, left)
-    if isinstance(model, WordVectors):
-        uses = [line.place for line in lines for other in line.names if not other]
-        row = model.row(word)  # one vector, whatever the sentence
-        x = torch.from_numpy(model.matrix[[row] * len(uses)])
-        layers = [compare_uses("static", x, uses, model, [row], top)]
-    else:
-        uses, layers = read_layers(model, word, lines, left, layer or "last", top)
+    uses, layers = read_layers(kit, word, lines, left, layer or "last", top)
     for line in left[:SHOWN]:
         note(f"left out: {line.file}:{line.line}: {line.why}")
     if len(left) > SHOWN:
@@ -115,7 +109,7 @@ def read_layers(
     def compare(name: str, x: Tensor) -> SenseLayer:
         x = group_means(x.float().cpu(), owner)  # tokens → words
         others = group_means(x[rest], [types[names[k]] for k in rest])
-        return compare_uses(name, x[own], uses, WordVectors(list(types), others.numpy()), [], top)
+        return compare_uses(name, x[own], uses, WordVectors(list(types), others.numpy()), top)
 
     ids = torch.tensor([row.ids[column] for _, row in read for column in row.columns])
     rows = [row for _, row in read]
@@ -125,7 +119,7 @@ def read_layers(
 
 
 def compare_uses(
-    name: str, x: Tensor, uses: list[WordUse], table: WordVectors, without: list[int], top: int
+    name: str, x: Tensor, uses: list[WordUse], table: WordVectors, top: int
 ) -> SenseLayer:
     """Cosines of the uses (N, D), and the words of a table that are nearest to each file's."""
     files = list(dict.fromkeys(use.file for use in uses))
@@ -136,7 +130,7 @@ def compare_uses(
         name,
         group_means(cosines, sense).tolist(),  # (files, files)
         cosines.tolist(),
-        [[n.to_dict() for n in table.best(row, without, top)] for row in near],
+        [[n.to_dict() for n in table.best(row, [], top)] for row in near],
     )
 
 

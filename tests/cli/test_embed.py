@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import regard
-from regard.history.word_vectors import read_vectors
 from regard.loading import load
 from tests.cli.small_folders import masker, pair, stdin, writer  # noqa: F401
 
@@ -99,22 +98,6 @@ def test_tables_for_people(here, masker, files):  # noqa: F811
     assert code == 0 and f"'dog' stands in {files[0]} only" in err and "–" in out
     (files[0].parent / "c.txt").write_text("cat\n")
     assert here("embed", masker, "--files", files[0].parent / "c.txt", "--word", "cat")[0] == 0
-
-
-def test_word2vec_has_one_vector_for_every_context(here, files, tmp_path):
-    made = tmp_path / "w2v"
-    assert here("train", "w2v", *files, "--out", made, "--min-count", 1, "--dim", 4)[0] == 0
-    found = json.loads(here("embed", made, "--files", *files, "--word", "cat", "--json")[1])
-    (layer,) = found["layers"]
-    assert np.allclose(layer["by_use"], 1)
-    near = [n.to_dict() for n in read_vectors(made).neighbours("cat", 6)]
-    assert [n["word"] for n in layer["nearest"][0]] == [n["word"] for n in near]
-    assert layer["nearest"][0] == layer["nearest"][1]
-    code, _, err = here("embed", made, "--files", files[0], "--word", "cat", "--layer", 0)
-    assert code == 2 and "no layer" in err
-    assert here("embed", made, "--file", files[0])[0] == 2
-    (tmp_path / "c.txt").write_text("a katze\n")
-    assert here("embed", made, "--files", tmp_path / "c.txt", "--word", "katze")[0] == 3
 
 
 def test_lines_as_the_kit_embeds_them(here, masker, files, stdin):  # noqa: F811

@@ -335,7 +335,6 @@ CASES = [
     Case("score-bad-precision", "score {gpt2} the --precision fp1"),
     Case("embed", "embed {bert} --file {river}"),
     Case("embed-word", "embed {bert} --files {river} {money} --word cat --layer all --top 3"),
-    Case("embed-vectors", "embed {vectors} --files {river} {money} --word cat"),
     Case("embed-no-word", "embed {bert} --files {river} {money} --word zebra"),
     Case("embed-bad-layer", "embed {bert} --files {river} --word cat --layer 9"),
     # Judge --------------------------------------------------------------------------------------
