@@ -119,7 +119,7 @@ def read_text(kit: Kit, text: str, target: str | None = None) -> tuple[Batch, di
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
-    ids = check_length(kit, tokenizer.encode(text), DOING, text)
+    ids = check_length(kit, tokenizer.encode(text), DOING)
     check_memory(kit, len(ids), DOING, max(head_counts(kit.hooked)))
     labels = token_labels(tokenizer, ids, "source")
     if config.target is None:
@@ -128,7 +128,7 @@ def read_text(kit: Kit, text: str, target: str | None = None) -> tuple[Batch, di
         target = kit.translate(text).text
     written = without_end(tokenizer.encode(target, side="target"), kit.stops)
     begun = [start_id(kit.files, kit.config), *written]
-    check_length(kit, begun, DOING, target, "target")
+    check_length(kit, begun, DOING, "target")
     sides = {"source": labels, "target": token_labels(tokenizer, begun, "target")}
     return kit.batch([ids], [begun]), sides
 

@@ -316,7 +316,7 @@ def pose_question(
     if head.take != "all":
         labels = kit.config.get("id2label") or {}
         classes = {n: str(labels.get(str(n), n)) for n in range(head.size)}
-        asked = AskedText(check_length(kit, tokenizer.encode(text), doing, text), "")
+        asked = AskedText(check_length(kit, tokenizer.encode(text), doing), "")
     else:
         asked = read_asked(kit, text, doing, begun or "")
     if asked.gap is not None and (gaps := asked.ids.count(asked.ids[asked.gap])) > 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
 from regard.heap import free_memory
 from regard.model.cost import RunShape, count_memory, kept_bytes
@@ -35,29 +34,16 @@ def max_tokens_of(kit: Kit, doing: str, side: Side = "source", asked: int | None
     return table or max(front.config.length or 0, LONGEST)
 
 
-def check_length(
-    kit: Kit,
-    ids: list[int],
-    doing: str,
-    text: str = "",
-    side: Side = "source",
-) -> list[int]:
-    """The ids of a text, if there are any and no more than fit; else up to where it does."""
+def check_length(kit: Kit, ids: list[int], doing: str, side: Side = "source") -> list[int]:
+    """The ids of a text, if there are any and no more than the model reads."""
     if not ids:
         raise DataError(doing, "no tokens in the text", "at least one")
     most = max_tokens_of(kit, doing, side)
-    if len(ids) <= most:
-        return ids
-    ends = [end for _, end in kit.text_tokenizer.offsets(text, special=False, side=side)]
-    spare = len(ids) - most
-    fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
-    fix = f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits" if fits else ""
-    what = "text" if kit.model.config.target is None else side
-    problem, expected = (
-        f"a {what} of {len(ids):,} tokens",
-        f"at most {most:,}, which this model reads",
-    )
-    raise DataError(doing, problem, expected, fix)
+    if len(ids) > most:
+        what = "text" if kit.model.config.target is None else side
+        problem = f"a {what} of {len(ids):,} tokens"
+        raise DataError(doing, problem, f"at most {most:,}, which this model reads")
+    return ids
 
 
 def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:

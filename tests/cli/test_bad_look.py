@@ -54,7 +54,6 @@ LENGTHS = [("gpt2", "at most 40"), ("llama", "at most 5,000"), ("t5", "at most 5
 def test_a_long_text_says_what_fits(here, places, model, fits, verb):
     code, out, err = here(*verb.split(), places / model, LONG)
     assert (code, out) == (3, "") and fits in err and "tokens" in err
-    assert "it fits" in err
 
 
 @pytest.mark.parametrize(

@@ -228,11 +228,8 @@ def test_models_that_are_not_there(writer, tmp_path):  # noqa: F811
 
 def test_what_fits_is_said(writer):  # noqa: F811
     text = " ".join(str(n) for n in range(60))
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="at most 40, which this model reads"):
         explain(writer, text)
-    end = str(error.value).partition("up to '")[2].partition("' it fits")[0]
-    fitting = text[: text.index(end) + len(end)]
-    assert len(load(writer).tokenizer.encode(fitting)) == 40
 
 
 def test_scores_that_are_no_numbers(writer):  # noqa: F811
