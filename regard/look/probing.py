@@ -75,15 +75,6 @@ class ProbingTask:
         counts = self.labels[self.parts.train].bincount(minlength=len(self.names))
         return int((self.labels[self.parts.test] == counts.argmax()).sum())
 
-    def by_type(self) -> int:
-        """How many test words have their type's most frequent label; unseen types: of all."""
-        train, test = self.parts.train, self.parts.test
-        types, count = int(self.types.max()) + 1, len(self.names)
-        cells = self.types[train] * count + self.labels[train]
-        table = cells.bincount(minlength=types * count).view(types, count)
-        table[table.sum(1) == 0] = table.sum(0)
-        return int((table.argmax(1)[self.types[test]] == self.labels[test]).sum())
-
 
 def make_task(
     labels: Sequence[str], words: Sequence[str], sentences: Sequence[int], seed: int = 0
@@ -409,7 +400,7 @@ def probe_labels(
     probes = []
     for label, task in tasks.items():
         test = len(task.parts.test)
-        baselines = {"majority": task.majority() / test, "by word type": task.by_type() / test}
+        baselines = {"majority": task.majority() / test}
         words = {name: len(part) for name, part in task.parts._asdict().items()}
         probes.append(LabelProbe(label, kind, task.names, words, baselines, probed[label]))
     return probes[0] if len(probes) == 1 else LabelProbes(probes)

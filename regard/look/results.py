@@ -767,8 +767,6 @@ class IndirectObjects(Result):
     """The mean difference where three other names stand."""
     thresholds: dict[str, float] | None = shown(optional=True, default=None)
     """From which a head belongs to a class: attention, and effect."""
-    rules: dict[str, str] | None = shown(optional=True, default=None)
-    """What heads of each class do."""
     heads: list[ClassHead] | None = shown(optional=True, default=None)
     """Those that do most first."""
 
@@ -803,7 +801,7 @@ class LabelProbe(Result):
     words: dict[str, int]
     """Words to train on, to choose by and to test on; no sentence is in two parts."""
     baselines: dict[str, float]
-    """Accuracy of what knows no vectors: the majority label, and each word type's own."""
+    """Accuracy of what knows no vectors: the majority label."""
     taps: list[ProbedTap]
 
 

@@ -79,7 +79,6 @@ def test_a_probe_that_remembers_words_has_no_selectivity():
     task = task_of([f"L{n % 4}" for n in kinds.tolist()], words)
     made = probe_vectors("tap", torch.eye(40)[kinds], task, control=task.control(3))
     assert made.accuracy == 1.0 and abs(made.selectivity) < 0.01
-    assert task.by_type() == len(task.parts.test)
     noise = probe_vectors(
         "tap", torch.randn(2000, 3, generator=draw(5)), task, control=task.control(3)
     )
@@ -160,7 +159,7 @@ def test_baselines_by_hand():
     words = ["x", "y", "x", "y", "x", "z"] * 10
     labels = ["A", "B", "A", "B", "A", "A"] * 10
     task = task_of(labels, words, per=6)
-    assert task.majority() == 4 and task.by_type() == 6
+    assert task.majority() == 4
 
 
 def test_dimensions_that_do_not_vary_are_left_alone():
