@@ -25,12 +25,12 @@ class Parity(Row):
     largest: float = shown("{:.2e}", title="largest score")
     """Largest score, without its sign."""
     bar: float = shown("{:.0e}", title="relative at most")
-    batches: int
-    seed: int
-    dtype: str
-    device: str
-    versions: dict[str, str]
-    date: str
+    batches: int = shown()
+    seed: int = shown()
+    dtype: str = shown()
+    device: str = shown()
+    versions: dict[str, str] = shown()
+    date: str = shown()
 
 
 @dataclass(frozen=True)
