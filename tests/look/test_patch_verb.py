@@ -18,7 +18,6 @@ from regard.look.ioi_task import (
     MIN_ATTENTION,
     NAMES,
     PLACES,
-    RULES,
     THINGS,
     Roles,
     locate_roles,
@@ -303,7 +302,6 @@ def test_a_fresh_model_does_not_know_who_is_meant(tmp_path):
     assert (0, 0) in {(h.block, h.head) for h in previous}
     assert (1, 1) in {(h.block, h.head) for h in induction}
     assert max(h.score for h in induction) > 0.9
-    assert all(name in str(found) for name in RULES)
     kit.save(tmp_path / "m")
     words = f"evaluate ioi {tmp_path}/m --count 4 --heads --quiet --receipt {tmp_path}/r.json"
     assert main(words.split()) == 0 and regard.replay(tmp_path / "r.json").match
