@@ -47,8 +47,6 @@ def prepare(settings: dict[str, Any], precision: str | None) -> Run:
 
 PEERS: dict[str, Callable[[dict[str, Any]], Run]] = {
     "regard-plain": partial(prepare, precision=None),
-    "regard-fp32": partial(prepare, precision="fp32"),
-    "regard-bf16": partial(prepare, precision="bf16"),
     "regard-int8": partial(prepare, precision="int8"),
 }
 

@@ -74,7 +74,7 @@ def shortlist(vocab: int) -> Any:
     return Shortlist(np.sort(words[:always]), np.concatenate(lists), bounds, vocab)
 
 
-def prepare(settings: Settings, precision: str, shape: str = "", short: bool = False) -> Run:
+def prepare(settings: Settings, precision: str | None, shape: str = "", short: bool = False) -> Run:
     """regard, ready to translate."""
     import torch
 
@@ -132,22 +132,23 @@ def prepare_ctranslate2(settings: Settings, kind: str, shape: str) -> Run:
 
 
 PEERS: dict[str, Callable[[Settings], Run]] = {
-    f"regard-{precision}{shape}": partial(prepare, precision=precision, shape=shape)
+    f"regard-{precision or 'fp32'}{shape}": partial(prepare, precision=precision, shape=shape)
     for shape in SHAPES
-    for precision in ("fp32", "bf16", "int8")
+    for precision in (None, "int8")
 } | {
     f"ct2-int8{shape or '-base'}": partial(prepare_ctranslate2, kind="int8", shape=shape)
     for shape in SHAPES
 }
-for kind in ("fp32", "int8"):
-    PEERS[f"regard-{kind}-deep-short"] = partial(prepare, precision=kind, shape="-deep", short=True)
+for kind in (None, "int8"):
+    name = f"regard-{kind or 'fp32'}-deep-short"
+    PEERS[name] = partial(prepare, precision=kind, shape="-deep", short=True)
 
 
 def main() -> int:
     """Race the peers and print tokens per CPU-second."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--peers", default="regard-fp32,regard-bf16,regard-int8", metavar="A,B")
+    parser.add_argument("--peers", default="regard-fp32,regard-int8", metavar="A,B")
     for name, number in (("batch", 1), ("beam", 1), ("src", 20), ("tokens", 25), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=number, metavar="N")
     args = parser.parse_args()

@@ -90,7 +90,7 @@ def main() -> None:
     probed = {name: [] for name in tasks}
     for tap, x in vectors:
         for name, task in tasks.items():
-            probed[name].append(probe_vectors(tap, x, task, code=False))
+            probed[name].append(probe_vectors(tap, x, task))
     print(f"{'':28}" + "".join(f"{name:>20}" for name in tasks))
     for n, tap in enumerate(seen):
         print(f"{tap:28}" + "".join(f"{probed[name][n].accuracy:20.0%}" for name in tasks))

@@ -26,9 +26,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.kit import Kit
     from regard.loading import build, load
     from regard.look.activation_store import Extracted
-    from regard.look.activations import steering_vector
-    from regard.look.edits import add, mean, other_rows, patch, resample, resample_from, zero
-    from regard.look.hooks import head_mask
+    from regard.look.edits import add, mean, patch, resample, zero
     from regard.model import info, models, plan
     from regard.model.batch import onehot
     from regard.native import doctor
@@ -70,7 +68,6 @@ __all__ = [
     "fill",
     "formal",
     "generate",
-    "head_mask",
     "history",
     "info",
     "kernel_regression",
@@ -80,16 +77,13 @@ __all__ = [
     "mean",
     "models",
     "onehot",
-    "other_rows",
     "patch",
     "plan",
     "predict",
     "replay",
     "resample",
-    "resample_from",
     "score",
     "settings",
-    "steering_vector",
     "taps",
     "tokens",
     "train",

@@ -1,12 +1,12 @@
 """Energy of a piece of work, in joules: by the machine's own counters where they can be read.
 
-The package counters of the processor (`powercap`, called RAPL) and a GPU's (NVML) count all that
-runs there, neighbours too. Without the former, the CPU time of this process times an assumed power.
+The package counters of the processor (`powercap`, called RAPL) count all that runs there,
+neighbours too. Without them, the CPU time of this process times an assumed power. A GPU is not
+counted.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -32,17 +32,15 @@ class Meter:
         self, gpu: bool = False, watts: float | None = None, powercap: Path = POWERCAP
     ) -> None:
         packages = [] if watts else find_packages(powercap)
-        cards = find_gpus() if gpu else []
         power = watts or WATTS
         self.counters = packages or [Counter(lambda: power * cpu_seconds())]
-        self.counters += cards
-        self.measured = bool(packages) and bool(cards or not gpu)
+        self.measured = bool(packages) and not gpu
         why = "given" if watts else "assumed, as no counter can be read"
         self.source = f"CPU seconds × {power:g} W for each busy core ({why})"
         if packages:
             self.source = f"counters of {len(packages)} CPU package(s), neighbours included"
         if gpu:
-            self.source += "; GPU by NVML's counter" if cards else "; the GPU is not counted"
+            self.source += "; the GPU is not counted"
         self.start()
 
     def start(self) -> None:
@@ -82,25 +80,3 @@ def find_packages(powercap: Path) -> list[Counter]:
 def read_file(path: Path) -> Callable[[], float]:
     """A function that reads microjoules."""
     return lambda: int(path.read_text()) / 1e6
-
-
-def find_gpus() -> list[Counter]:
-    """NVML's counter of the first GPU; none where there is no library or no counter."""
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return []
-    card, used = ctypes.c_void_p(), ctypes.c_ulonglong()
-
-    def read() -> float:
-        if nvml.nvmlDeviceGetTotalEnergyConsumption(card, ctypes.byref(used)):
-            raise OSError("no energy counter")
-        return used.value / 1e3  # millijoules
-
-    try:
-        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(card)):
-            return []
-        read()
-    except (OSError, AttributeError):
-        return []
-    return [Counter(read)]

@@ -54,9 +54,9 @@ def load(
         dtype: of the weights: a torch dtype, its name, or "auto" for what the file holds.
         device: where the model runs; None takes that of the settings.
         strict: the same bits alone and in any batch (`model/strict.py`).
-        precision: of the matrix products: fp32, bf16 or int8 (`model/precision.py`), "auto" for
-            int8 on a CPU where the file holds such weights, or None for plain maps, which can be
-            trained; elsewhere than on a CPU, fp32 and bf16 are the dtype of the weights.
+        precision: of the matrix products: int8, on a CPU (`model/precision.py`), "auto" for that
+            where the file holds such weights, or None for plain maps, which can be trained; fp32
+            and bf16 are plain maps too, and the dtype of the weights.
         adapter: the folder of a LoRA adapter of this model, which is put on, or {name: folder} of
             several: the last one is on, `kit.switch` changes that. The folder of an adapter
             as `path` opens its base and puts it on.
@@ -86,7 +86,7 @@ def load_kit(
     place, adapters, base = open_adapters(path, adapter)
     source = open_source(place)
     where = read_device(device)
-    if where.type != "cpu" and precision in ("fp32", "bf16"):
+    if precision in ("fp32", "bf16"):
         dtype, precision = "float32" if precision == "fp32" else "bfloat16", None
     if where.type == "cuda":
         expect_many_shapes()

@@ -45,7 +45,7 @@ VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
     ("history neighbours", "history analogy", "history cluster")
-    + ("evaluate analogies", "evaluate similarity", "embed"),
+    + ("evaluate analogies", "evaluate similarity"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",

@@ -54,20 +54,6 @@ def test_a_counter_that_may_not_be_read_is_none(tmp_path):
     assert not Meter(powercap=tmp_path).measured
 
 
-def test_a_gpu_without_counter_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(energy, "find_gpus", list)
+def test_a_gpu_without_counter_is_told(tmp_path):
     meter = Meter(gpu=True, powercap=write_packages(tmp_path, 1.0))
     assert not meter.measured and "GPU is not counted" in meter.source
-
-
-@pytest.mark.gpu
-def test_a_gpu_uses_energy():
-    torch = pytest.importorskip("torch")
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU")
-    meter = Meter(gpu=True)
-    x = torch.rand(4096, 4096, device="cuda")
-    for _ in range(200):
-        x = x @ x / 4096
-    torch.cuda.synchronize()
-    assert "NVML" in meter.source and meter.joules() > 1

@@ -13,7 +13,6 @@ from regard.ambient import current, note
 from regard.decode.results import (
     ChatReply,
     Embedding,
-    EmbeddingFile,
     FilledGaps,
     Generation,
     TokenScores,
@@ -52,8 +51,6 @@ def generate(
     min_p: float | None = None,
     typical: float | None = None,
     repetition: float | None = None,
-    frequency: float | None = None,
-    presence: float | None = None,
     beams: Count | None = None,
     top: Count = 1,
     alpha: float = 0.6,
@@ -85,8 +82,6 @@ def generate(
         min_p: draw from tokens at least this share as likely as the best.
         typical: draw from tokens of typical surprise that reach this probability (Meister 2023).
         repetition: draw; scores of tokens that occurred are divided by this (Keskar 2019).
-        frequency: draw; subtract this from a score for each time it occurred.
-        presence: draw; subtract this from the score of tokens that occurred.
         beams: beam search of this width instead.
         top: the so many best of a search, each with its score; without beams as many beams.
         alpha: of a search: strength of the length penalty (Wu 2016); 0 prefers short texts.
@@ -121,8 +116,6 @@ def generate(
         "min_p": min_p,
         "typical": typical,
         "repetition": repetition,
-        "frequency": frequency,
-        "presence": presence,
     }
     draws = {name: value for name, value in draws.items() if value is not None}
     config = SampleConfig(**draws, seed=current().seed)  # which checks the ranges
@@ -366,20 +359,17 @@ def embed(
     model: ModelLike,
     texts: Texts = (),
     *,
-    out: str | Path | None = None,
     word: str | None = None,
     files: Files = (),  # type: ignore[assignment]
     layer: str | None = None,
     top: Count = 6,
     edit: EditsLike = (),
-) -> Embedding | EmbeddingFile | WordSenses | Iterator[Embedding | Failed]:
+) -> Embedding | WordSenses | Iterator[Embedding | Failed]:
     """A vector for each text; or what context makes of one word.
 
     Args:
-        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit; with a
-            word vectors of words too.
+        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
         texts: one text, or several, which give an iterator of vectors.
-        out: write the vectors (rows, numbers) to this .npy or .safetensors file instead.
         word: compare its vectors, the mean of its tokens', within and between `files`.
         files: with a word: lines that hold it, one file for each sense.
         layer: with a word: the stream after this block, or all (the last block's).
@@ -390,35 +380,22 @@ def embed(
         >>> len(regard.embed("folder", "a cat").vector)
         384
         $ regard embed folder "a cat" "a kitten" --json
-        $ regard embed folder --file sentences.txt --out vectors.npy
+        $ regard embed folder --file sentences.txt --json > vectors.jsonl
         $ regard embed folder --word bank --files river.txt money.txt --layer all
     """
-    from regard.history.word_vectors import WordVectors, read_vectors
-    from regard.kit import Kit
     from regard.loading import open_kit
     from regard.look.text_limits import max_tokens_of
     from regard.look.word_senses import DOING, study_word
-    from regard.model_kinds import VECTORS, find_kind
 
-    opened: Any = model
-    if not isinstance(model, Kit | WordVectors):
-        kind = find_kind(str(model))
-        if kind is not None and kind.kind is VECTORS:
-            opened = read_vectors(Path(model))
-    table = isinstance(opened, WordVectors)
-    if word is None and (table or layer or files):
-        raise UsageError(DOING, "vectors of words, a layer or files, but no word", "a word")
-    if table and layer:
-        raise UsageError(DOING, f"layer {layer} of vectors of words", "no layer")
-    if word is not None and (out or not files or not word.strip()):
-        raise UsageError(DOING, "a word that is blank, with `out` or without files", "word, files")
-    if out is not None and Path(out).suffix not in (".npy", ".safetensors"):
-        raise UsageError(DOING, f"{out}", "a name that ends in .npy or .safetensors")
-    kit = opened if table else open_kit(model, "fp32")
+    if word is None and (layer or files):
+        raise UsageError(DOING, "a layer or files, but no word", "a word")
+    if word is not None and not (files and word.strip()):
+        raise UsageError(DOING, "a word that is blank, or without files", "word, files")
+    kit = open_kit(model, "fp32")
     if word is not None:
         listed = [files] if isinstance(files, str | Path) else files
         name = str(getattr(model, "path", model))
-        with nullcontext() if table else kit.edit(edit):
+        with kit.edit(edit):
             return study_word(kit, name, word, listed, layer, top)
     max_tokens_of(kit, DOING)  # says so where no text is read
 
@@ -430,32 +407,4 @@ def embed(
             raise DataError(error.doing, wrong, error.expected, error.fix) from None
         return (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
 
-    several = texts if out is None else one_or_several(texts)
-    results = _answer(several, partial(kit.edit, edit), embed_group, TOGETHER)
-    if out is None or isinstance(results, Embedding):
-        return results
-    return _write_vectors(results, Path(out))
-
-
-def _write_vectors(results: Iterator[Embedding | Failed], out: Path) -> EmbeddingFile:
-    """The vectors as the rows of one array; texts without one are named."""
-    import io
-
-    import numpy as np
-    from safetensors.numpy import save
-
-    from regard.files import write_whole
-
-    vectors = list[list[float]]()
-    for result in results:
-        if isinstance(result, Failed):
-            note(f"error: {result.error}")
-        else:
-            vectors.append(result.vector)
-    if not vectors:
-        raise DataError("embedding", "no text that gives a vector", "lines of text")
-    stream, array = io.BytesIO(), np.array(vectors, np.float32)
-    np.save(stream, array)
-    npy = out.suffix == ".npy"
-    write_whole(out, stream.getvalue() if npy else save({"vectors": array}))
-    return EmbeddingFile(str(out), len(array), array.shape[1])
+    return _answer(texts, partial(kit.edit, edit), embed_group, TOGETHER)

@@ -184,14 +184,6 @@ class BeamSearch:
         sources, prefixes = state.logprob.shape
         value, parent, token = candidates(scored, state.logprob, config, len(state.ends))
         asks = not (token.is_cuda or torch.compiler.is_compiling())  # where to ask costs nothing
-        if asks and config.groups == 1:
-            first, last = slice(0, config.width), config.width - 1
-            # The best ones live on, unless one of them ends or cannot be.
-            stops = (token[:, first, None] == state.ends).any() | state.over.any()
-            if not bool(stops | (value[:, last] == -torch.inf).any()):
-                return advance_living(
-                    state, value[:, first], parent[:, first], token[:, first], config
-                )
         value = value.masked_fill(state.over[:, None], -torch.inf)
         grown = take(state.tokens, parent).index_copy(2, state.taken[None], token[:, :, None])
         sums = take(state.sums, parent).index_copy(2, state.taken[None], value[:, :, None])
@@ -250,25 +242,6 @@ class BeamSearch:
                     add_new(hypotheses, Hypothesis(words[:length], value, score, False, each))
             answers.append((number, hypotheses[: config.count]))
         return answers
-
-
-def advance_living(
-    state: Beams, value: Tensor, parent: Tensor, token: Tensor, config: BeamConfig
-) -> Beams:
-    """`BeamSearch.advance` where the best continuations (A, width) all live: few operations."""
-    length, prefixes = state.taken + 1, state.logprob.shape[1]
-    first = torch.arange(0, len(parent) * prefixes, prefixes)[:, None]
-    over = settled(state.pool, value / state.largest[:, None], config.count)
-    return state._replace(
-        column=token.reshape(-1, 1),
-        tokens=take(state.tokens, parent).index_copy_(2, state.taken[None], token[:, :, None]),
-        sums=take(state.sums, parent).index_copy_(2, state.taken[None], value[:, :, None]),
-        logprob=value,
-        length=length.expand(len(token)),
-        over=over | (state.limit == length),
-        taken=length,
-        parent=first + parent,
-    )
 
 
 def candidates(

@@ -28,7 +28,6 @@ from regard.decode.step import Hypothesis
 from regard.model.batch import Batch
 from regard.model.config import find_unusual
 from regard.model.fronts import TextFront
-from regard.model.int8 import find_kernel
 from regard.model.model import Head, Model
 from regard.model.precision import PackedLinear, PackedProduct
 from regard.native.inference import (
@@ -38,7 +37,6 @@ from regard.native.inference import (
     NormLayout,
     library,
     normalise,
-    pack_native,
 )
 
 POINTER, WHOLE, FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
@@ -91,7 +89,7 @@ def search_natively(
     sides = batch.mask, batch.documents, batch.source_documents, batch.segments
     if not plain or batch.target is None or any(side is not None for side in sides):
         return None
-    if model.device.type != "cpu" or find_kernel().pack is not pack_native:
+    if model.device.type != "cpu" or library() is None:
         return None
     parts, held = [*model.modules()], NETWORKS.get(model)
     if held is None or not held.is_made_of(parts):
@@ -255,8 +253,8 @@ def is_native(part: nn.Module) -> bool:
     if isinstance(part, LayerNorm):
         return part.kernel is normalise
     if isinstance(part, Attention) and not part.cross:
-        return isinstance(part.joint, PackedProduct) and part.joint.precision == "int8"
-    return not isinstance(part, PackedLinear) or part.precision == "int8"
+        return isinstance(part.joint, PackedProduct)
+    return True
 
 
 def places_of(parts: Sequence[nn.Module]) -> list[int]:

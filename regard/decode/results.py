@@ -196,15 +196,6 @@ class Embedding(Result):
 
 
 @dataclass(frozen=True)
-class EmbeddingFile(Result):
-    """Vectors of texts in {out}."""
-
-    out: str
-    rows: int
-    dim: int
-
-
-@dataclass(frozen=True)
 class WordUse(Row):
     """Where a word stands."""
 
@@ -230,12 +221,8 @@ class SenseLayer(Row):
     """Mean cosine of the uses of each file with those of each."""
     by_use: list[list[float | None]]
     """Of each use with the others of each file."""
-    told_apart: list[int | None]
-    """Uses of each file that are nearer to their own than to any other."""
     nearest: list[list[dict[str, Any]]]
     """Words and cosines next to the uses of each file."""
-    nearer: list[list[dict[str, Any]]]
-    """Words that are nearer to the uses of a file than to those of any other, and by how much."""
 
 
 @dataclass(frozen=True)
@@ -255,14 +242,10 @@ class WordSenses(Result):
         for layer in self.layers:
             for k, file in enumerate(self.files):
                 means = [human(cosine, "{:.3f}") for cosine in layer.cosines[k]]
-                apart, count = layer.told_apart[k], sum(use.file == file for use in self.uses)
-                share = human(None) if apart is None else f"{apart} of {count}"
-                cosines.append((layer.layer, file, *means, share))
-                near = (
-                    " ".join(n["word"] for n in row[k]) for row in (layer.nearest, layer.nearer)
-                )
-                words.append((layer.layer, file, *near))
+                cosines.append((layer.layer, file, *means))
+                near = " ".join(n["word"] for n in layer.nearest[k])
+                words.append((layer.layer, file, near))
         title = f"{self.word} by {self.model}: mean cosines of its uses"
-        yield Grid(title, ("layer", "in", *self.files, "told apart"), cosines, left=2)
-        columns = ("layer", "in", "nearest words", "nearer than elsewhere")
-        yield Grid(f"words next to {self.word}", columns, words, left=4)
+        yield Grid(title, ("layer", "in", *self.files), cosines, left=2)
+        columns = ("layer", "in", "nearest words")
+        yield Grid(f"words next to {self.word}", columns, words, left=3)

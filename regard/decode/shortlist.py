@@ -23,7 +23,7 @@ from regard.errors import DataError, UsageError
 from regard.model.batch import Batch
 from regard.model.int8 import map_levels, to_levels
 from regard.model.model import Head
-from regard.model.precision import Map, PackedLinear, pack
+from regard.model.precision import Map, PackedLinear
 
 Ids = NDArray[np.int64]
 SHORTLIST_FILE = "shortlist.safetensors"
@@ -174,13 +174,11 @@ def common_map(out: nn.Linear, shortlist: Shortlist) -> Map:
 def rows_map(out: nn.Linear, ids: Tensor) -> Map:
     """The scores of some ids (n,), in the precision of the whole map: (N, D) → (N, n)."""
     bias = None if out.bias is None else out.bias.detach().index_select(0, ids)
-    if isinstance(out, PackedLinear) and out.precision == "int8":
+    if isinstance(out, PackedLinear):
         if out not in ROUNDED:
             with torch.inference_mode(False):
                 ROUNDED[out] = to_levels(out.weight.detach())
         whole, step = (part.index_select(0, ids) for part in ROUNDED[out])
         return map_levels(whole, step, bias)
     weight = out.weight.detach().index_select(0, ids)
-    if isinstance(out, PackedLinear):
-        return pack(weight, bias, out.precision)
     return lambda x: F.linear(x, weight, bias)

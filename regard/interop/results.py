@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regard.result import Grid, Result, Row, shown
+from regard.result import Result, Row, shown
+
+
+def verdict(passed: bool) -> str:
+    """A test's result in a word."""
+    return "pass" if passed else "FAIL"
 
 
 @dataclass(frozen=True)
@@ -14,19 +18,19 @@ class Parity(Row):
     """How far our scores are from transformers', as it stands in parity.json."""
 
     architecture: str
-    passed: bool
-    max_difference: float
-    relative: float
+    passed: bool = shown(verdict, title="result")
+    max_difference: float = shown("{:.2e}", title="largest difference")
+    relative: float = shown("{:.2e}")
     """max_difference over the largest score."""
-    largest: float
+    largest: float = shown("{:.2e}", title="largest score")
     """Largest score, without its sign."""
-    bar: float
-    batches: int
-    seed: int
-    dtype: str
-    device: str
-    versions: dict[str, str]
-    date: str
+    bar: float = shown("{:.0e}", title="relative at most")
+    batches: int = shown()
+    seed: int = shown()
+    dtype: str = shown()
+    device: str = shown()
+    versions: dict[str, str] = shown()
+    date: str = shown()
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Property(Row):
     """One promise and how it was kept."""
 
     name: str = shown(title="property")
-    passed: bool | None = shown()
+    passed: bool | None = shown(verdict, title="result")
     """None when it does not apply."""
     detail: str = shown(title="measured")
 
@@ -44,10 +48,10 @@ class CheckReport(Result):
     """Parity of {path} with transformers."""
 
     path: str
-    parity: Parity | None
-    reason: str | None = None
+    parity: Parity | None = shown(empty="not measured")
+    reason: str | None = shown(title="why not measured", optional=True, default=None)
     """Why parity was not measured."""
-    properties: list[Property] | None = None
+    properties: list[Property] | None = shown(optional=True, default=None)
     """What attention promises, where it was tested."""
 
     @property
@@ -59,30 +63,9 @@ class CheckReport(Result):
     def to_dict(self) -> dict[str, Any]:
         """Parity, or why there is none; properties where they were tested."""
         values = super().to_dict()
-        reason = values.pop("reason")
+        reason = values.pop("reason", None)
         values["parity"] = values["parity"] or {"measured": False, "reason": reason}
         return {name: value for name, value in values.items() if value is not None}
-
-    def parts(self) -> Iterator[str | Grid]:
-        """The figures of parity, then the properties."""
-        parity = self.parity
-        if parity is None:
-            yield f"parity with transformers: not measured ({self.reason})"
-        else:
-            figures = {
-                "result": "pass" if parity.passed else "FAIL",
-                "architecture": parity.architecture,
-                "largest difference": f"{parity.max_difference:.2e}",
-                "largest score": f"{parity.largest:.2e}",
-                "relative": f"{parity.relative:.2e} (at most {parity.bar:.0e})",
-                "compared": f"{parity.batches} random batches, {parity.dtype}, {parity.device}",
-                "versions": ", ".join(f"{name} {n}" for name, n in parity.versions.items()),
-            }
-            yield Grid(self.title(), ("", ""), list(figures.items()), left=2)
-        if self.properties:
-            words = {True: "pass", False: "FAIL", None: "skip"}
-            rows = [(p.name, words[p.passed], p.detail) for p in self.properties]
-            yield Grid("properties", ("property", "result", "measured"), rows, left=3)
 
 
 @dataclass(frozen=True)

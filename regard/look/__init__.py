@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -40,8 +40,7 @@ def attention(
     target: str | None = None,
     head: str | None = None,
     stack: results.StackName | None = None,
-    effects: bool | None = None,
-    max_tokens: Count = 5000,
+    effects: bool = True,
     precision: Precision = "auto",
     edit: EditsLike = (),
 ) -> results.AttentionMaps:
@@ -56,9 +55,7 @@ def attention(
         target: what an encoder-decoder has written; without it, its own translation.
         head: block.head, such as 5.3, to list and to draw (the mean of all heads).
         stack: which attention of an encoder-decoder to list and to draw (cross).
-        effects: whether to run the text without each head too (where that takes a few minutes
-            at most).
-        max_tokens: tokens of either side at most.
+        effects: whether to run the text without each head too.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
@@ -74,15 +71,13 @@ def attention(
     kit = open_kit(model, precision)
     with kit.edit(edit):
         heading = f"{name_of(model)}: {text}"[:200]
-        return map_attention(kit, text, target, stack, head, effects, max_tokens, heading)
+        return map_attention(kit, text, target, stack, head, effects, heading)
 
 
 @verb
 def heads(
     model: ModelLike,
     *,
-    text: str | None = None,
-    corpus: File | None = None,
     length: Count | None = None,
     batch: Count = 4,
     sort: results.HeadMeasure | None = None,
@@ -91,15 +86,13 @@ def heads(
 ) -> results.HeadScores:
     """What each attention head does: induction, previous token, entropy, distance, norm.
 
-    Scores of induction, previous and duplicate tokens are measured on random tokens that are
-    repeated (Olsson 2022).
+    Measured on random tokens that are repeated (Olsson 2022); what heads do in a text of yours
+    `look attention` shows.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        text: measure entropy, distance and norm on this (else on the random tokens too).
-        corpus: measure them on each line of this file.
         length: tokens of the random half that is repeated (100, or what the model reads).
-        batch: rows of random tokens, and lines of the corpus that run together.
+        batch: rows of random tokens.
         sort: largest first, of entropy smallest first (as the model has them).
         top: show so many heads (all).
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -108,21 +101,15 @@ def heads(
         >>> regard.look.heads("folder", sort="induction", top=3).heads[0].name
         '5.1'
         $ regard look heads folder --sort induction --top 10
-        $ regard look heads folder --corpus test.txt --sort entropy
+        $ regard look heads folder --sort entropy --edit *.0.attn.z=zero,head=1
         $ regard look heads folder --length 50 --batch 8 --seed 7 --json
     """
-    from regard.data.text_files import read_lines
-    from regard.errors import UsageError
     from regard.loading import open_kit
     from regard.look.head_scores import measure_heads
 
-    if text is not None and corpus is not None:
-        raise UsageError("measuring heads", "a text and a corpus", "one of the two")
-    lines = read_lines(corpus) if corpus is not None else None if text is None else [text]
     kit = open_kit(model, None)
     with kit.edit(edit):
-        measured_on = text if corpus is None else str(corpus)
-        return measure_heads(kit, name_of(model), lines, measured_on, length, batch, sort, top)
+        return measure_heads(kit, name_of(model), length, batch, sort, top)
 
 
 @verb
@@ -171,11 +158,11 @@ def extract(
     tap: list[str] | str,
     out: str | Path,
     position: str | int = "all",
-    head: Natural | None = None,
-    precision: Literal["fp32", "bf16"] = "fp32",
     edit: EditsLike = (),
 ) -> results.Extraction:
     """Write the activations of texts to a folder, row by row; `regard.Extracted` opens it.
+
+    Numbers are float32; the heads of attn.q, k, v and z stand side by side.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
@@ -183,15 +170,13 @@ def extract(
         tap: names or patterns of taps, as `regard info --taps` lists them.
         out: a new folder.
         position: which tokens have a row: all, last, an index, or mean for one row a text.
-        head: one head of attn.q, k, v or z (all, side by side).
-        precision: of the numbers on the disk; the model runs in float32.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:
         >>> regard.look.extract("folder", ["one text"], tap=["*.resid_post"], out="acts").rows
         3
         $ regard look extract folder --file corpus.txt --tap '*.resid_post' --out acts
-        $ regard look extract folder --tap blocks.5.attn.z --head 3 --out z < a.txt
+        $ regard look extract folder --tap blocks.5.attn.z --position last --out z < a.txt
         $ regard look extract fr-en --file pairs.tsv --tap 'decoder.*.mlp.post' --out acts
     """
     from regard.files import check_new
@@ -202,8 +187,7 @@ def extract(
     check_new(Path(out), DOING)  # before a model is opened
     kit, several = open_kit(model, "fp32"), [texts] if isinstance(texts, str) else texts
     with kit.edit(edit):
-        how = position, head, precision
-        return extract_corpus(kit, name_of(model), several, tap, Path(out), *how)
+        return extract_corpus(kit, name_of(model), several, tap, Path(out), position)
 
 
 @verb
@@ -233,9 +217,8 @@ def explain(
         steps: points of the path of ig, more where they are too few.
         samples: texts that lime runs (1000); orders that shap draws (all up to 15 tokens, then
             100).
-        baseline: what an absent token is: zero, pad, mask, a token, or drop, left out, for lime
-            and shap (mask where the model has one, else zero; without added positions, pad or
-            eos).
+        baseline: what an absent token is: zero, pad, mask or a token (mask where the model has
+            one, else zero; without added positions, pad or eos).
         metric: a function of the logits (rows, vocabulary) that predict the answer, which gives one
             number a row: explained instead of a logit (from Python).
 
@@ -261,16 +244,14 @@ def patch(
     task: Literal["ioi"] | None = None,
     count: Count = 64,
     over: results.Over = "heads",
-    noise: bool = False,
-    fast: bool = False,
     to: list[str] | None = None,
     top: Count = 15,
     metric: Metric | None = None,
 ) -> results.PatchEffects:
     """Put activations of one prompt into another, and see what comes back.
 
-    Activation patching (Meng 2022), attribution patching (Nanda 2023) and path patching (Wang
-    2022). `--save map.png` draws a heat map.
+    Activation patching (Meng 2022) and path patching (Wang 2022). `--save map.png` draws a heat
+    map.
 
     Args:
         model: a language model, masked or not, or an encoder-decoder.
@@ -278,8 +259,6 @@ def patch(
         task: prompts made here instead of pairs: ioi (who is the indirect object?).
         count: prompts of the task.
         over: what is patched: each head, each MLP, or the stream at each position.
-        noise: corrupted values into clean runs; else clean ones into corrupted runs.
-        fast: to first order: two passes forward and one back, whatever the number of places.
         to: paths: what each head does through these taps alone, such as
             decoder.blocks.9.attn.q:3; or end.
         top: places shown.
@@ -297,7 +276,7 @@ def patch(
 
     kit = open_kit(model, None)
     prompts = _read_pairs(kit, pairs, task, count, metric)
-    return measure_effects(kit.hooked, prompts, over, noise=noise, fast=fast, to=to or (), top=top)
+    return measure_effects(kit.hooked, prompts, over, to=to or (), top=top)
 
 
 @verb
@@ -360,33 +339,27 @@ def probe(
     tree: bool = False,
     speech: bool = False,
     layer: str | int = "all",
-    taps: list[str] | None = None,
     kind: results.ProbeKind = "linear",
     control: bool = False,
-    token: Literal["first", "last"] | None = None,
-    columns: list[str] | None = None,
     count: Count = 1000,
     rank: Count = 64,
-    show: Natural = 1,
 ) -> results.LabelProbe | results.LabelProbes | results.TreeProbe | results.SpeechTreeProbes:
     """What labels, or trees, can be read off a model's vectors, layer by layer.
 
+    The last token of a word stands for it, in an encoder the first.
+
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        treebank: CoNLL-U, or columns parted by TABs with a blank line between sentences.
+        treebank: CoNLL-U, or lines of form and label, with a blank line between sentences.
         label: columns to be read off the vectors: upos, xpos, deprel, or others of the file;
             several: which layer knows what.
         tree: structural probe of the heads, instead of labels.
         speech: with tree: also without fillers and restarts (UD's reparandum too).
         layer: the stream after block N, the last, or all: embeddings and every block.
-        taps: names or patterns instead of a layer, as `regard info --taps` lists them.
         kind: of probe.
         control: also a control task, random labels by word type: selectivity.
-        token: which token stands for a word (last; an encoder's first).
-        columns: names of the file's columns in their order, if it is not CoNLL-U; one is form.
         count: sentences, evenly spaced in the file.
         rank: of the structural probe's matrix.
-        show: test sentences whose trees are drawn.
 
     Example:
         >>> regard.look.probe("folder", "dev.conllu", label=["upos"]).taps[-1].accuracy
@@ -406,10 +379,8 @@ def probe(
         raise UsageError("probing", "labels and trees, or neither", "one of the two")
     if speech and not tree:
         raise UsageError("probing", "speech without tree", "both")
-    if taps and layer != "all":
-        raise UsageError("probing", "a layer and taps", "one of the two")
     need = ["head"] if tree else label or []
-    sentences = evenly(read_treebank(treebank, need, columns), count)
+    sentences = evenly(read_treebank(treebank, need), count)
     if not sentences:
         raise DataError(f"reading {treebank}", "no sentences", "words, one on each line")
     for sentence in sentences if tree else ():
@@ -419,22 +390,20 @@ def probe(
         problem = "no fillers and no restarts"
         raise DataError(f"cleaning {treebank}", problem, "a treebank of spontaneous speech")
     kit = open_kit(model, "fp32")
-    chosen = choose_taps(kit, layer, taps or ())
-    corpus = read_corpus(kit, sentences, token)
+    chosen = choose_taps(kit, layer)
+    corpus = read_corpus(kit, sentences)
     if label:
         return probe_labels(kit, corpus, label, chosen, kind, control=control)
-    probed = probe_trees(kit, corpus, treebank, chosen, rank, show)
+    probed = probe_trees(kit, corpus, treebank, chosen, rank)
     if not speech:
         return probed
-    other = read_corpus(kit, cleaned, token)
-    return results.SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank, show))
+    other = read_corpus(kit, cleaned)
+    return results.SpeechTreeProbes(probed, probe_trees(kit, other, treebank, chosen, rank))
 
 
 @verb
 def gradients(
-    models: Sequence[ModelLike] = (),
     *,
-    text: File | None = None,
     kinds: list[Literal["mlp", "rnn", "lstm", "gru", "transformer"]] | None = None,
     length: Annotated[int, Bound(2, MOST, "a whole number from 2 up")] = 64,
     rows: Count = 8,
@@ -444,31 +413,21 @@ def gradients(
     """How far back the gradient of a loss reaches in MLP, RNN, LSTM, GRU and Transformer.
 
     Args:
-        models: trained language models (none: fresh ones of each kind).
-        text: what trained models read.
         kinds: of fresh models (all).
         length: tokens before the loss.
         rows: texts that the mean goes over.
-        dim: width of fresh models.
-        depth: layers of fresh models.
+        dim: width of the models.
+        depth: their layers.
 
     Example:
         >>> regard.look.gradients(kinds=["rnn", "lstm"], length=200).models[1].gradient[-1]
         $ regard look gradients --save gradients.png
         $ regard look gradients --kinds rnn lstm --length 200 --json
-        $ regard look gradients lstm/final gpt/final --text test.txt
+        $ regard look gradients --dim 128 --depth 2
     """
-    from regard.errors import UsageError
-    from regard.loading import open_kit
-    from regard.look.gradient_reach import DOING, KINDS, compare_fresh, compare_trained
+    from regard.look.gradient_reach import KINDS, compare_fresh
 
-    if not models:
-        return compare_fresh(kinds or KINDS, length, rows, dim, depth)
-    if text is None or kinds is not None:
-        problem = "folders without --text" if text is None else "folders and --kinds"
-        raise UsageError(DOING, problem, "--text FILE for trained models, --kinds for fresh ones")
-    kits = [(name_of(model), open_kit(model)) for model in models]
-    return compare_trained(kits, text, length, rows)
+    return compare_fresh(kinds or KINDS, length, rows, dim, depth)
 
 
 def name_of(model: ModelLike) -> str:

@@ -6,7 +6,7 @@ stream taken apart into what wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -72,12 +72,12 @@ class ActivationCache(dict[str, Tensor]):
         with torch.set_grad_enabled(z.requires_grad):
             return head_outputs(self.hooked, z, path)
 
-    def pattern(self, layer: int | str, rows: Sequence[int] | Tensor | None = None) -> Tensor:
-        """Attention weights (B, H, rows, S), rebuilt from `q` and `k` where they were not read."""
+    def pattern(self, layer: int | str) -> Tensor:
+        """Attention weights (B, H, T, S), rebuilt from `q` and `k` where they were not read."""
         path, _ = find_attention(self.hooked, layer)
         taps = [f"{path}.pattern"] if f"{path}.pattern" in self else pattern_taps(self.hooked, path)
         seen = {tap: self[tap] for tap in taps}
-        return rebuild_pattern(self.hooked, path, seen, self.batch, rows=rows)
+        return rebuild_pattern(self.hooked, path, seen, self.batch)
 
     def parts(self) -> StreamStack:
         """What wrote the stream: the embedding, each head, biases and MLPs, which sum to its end.

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -104,36 +103,24 @@ def read_column(file: Path, name: str) -> Tensor:
 
 
 class ShardWriter:
-    """Shards on their way to the disk, one at a time beside the model's work."""
+    """Shards on their way to the disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.shards: list[dict[str, Any]] = []
         self.widths: dict[str, int] = {}
         """Numbers in a row of each tap."""
-        self.pool = ThreadPoolExecutor(1)
-        self.pending: Future[None] | None = None
 
     def write(self, tensors: Mapping[str, Tensor]) -> None:
-        """Begin to write a shard once the one before is there."""
-        self.wait()
-        self.widths = {name: x.shape[1] for name, x in tensors.items() if x.dim() == 2}
-        self.pending = self.pool.submit(self._save, dict(tensors))
-
-    def wait(self) -> None:
-        """Until the last shard is there; what went wrong with it is raised here."""
-        if self.pending is not None:
-            self.pending.result()
-
-    def _save(self, tensors: dict[str, Tensor]) -> None:
+        """Write a shard."""
         file = self.folder / f"rows-{len(self.shards):05d}.safetensors"
         write_tensors(file, tensors)
+        self.widths = {name: x.shape[1] for name, x in tensors.items() if x.dim() == 2}
         rows, size = len(tensors["text"]), file.stat().st_size
         self.shards.append({"file": file.name, "rows": rows, "bytes": size})
 
     def finish(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Write the manifest with the sizes of the shards, which are returned."""
-        self.wait()
         rows = sum(shard["rows"] for shard in self.shards)
         sizes = {
             "taps": {tap: {"shape": [rows, width]} for tap, width in self.widths.items()},
@@ -157,11 +144,7 @@ def open_writer(folder: Path) -> Iterator[ShardWriter]:
     part = folder.absolute().with_name(f".{folder.absolute().name}-{os.getpid()}.part")
     try:
         part.mkdir(parents=True)
-        writer = ShardWriter(part)
-        try:
-            yield writer
-        finally:
-            writer.pool.shutdown()
+        yield ShardWriter(part)
         os.replace(part, folder)  # which may be there, empty
         sync(folder.absolute().parent)
     except OSError as error:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard.errors import UsageError
 from regard.look.activation_store import DOING
-from regard.look.edits import HEAD, POSITION
+from regard.look.edits import POSITION
 from regard.look.hooks import HookedModel
 from regard.look.tap_names import of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
@@ -199,9 +199,6 @@ class Selection:
     taps: list[str]
     position: Position = "all"
     """Every token, the last one, the one at an index (negative: from the end), or their mean."""
-    head: int | None = None
-    """One head of q, k, v or z; without it heads stand side by side."""
-    dtype: torch.dtype = torch.float32
     source: bool = False
     """The rows are the tokens of an encoder-decoder's source."""
     target: bool = False
@@ -226,9 +223,6 @@ def select_taps(
     hooked: HookedModel,
     patterns: str | Iterable[str],
     position: int | str = "all",
-    head: int | None = None,
-    dtype: torch.dtype = torch.float32,
-    doing: str = DOING,
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = hooked.find(patterns), hooked.model
@@ -236,26 +230,24 @@ def select_taps(
         position = position if position in ("all", "last", "mean") else int(position)
     except ValueError:
         expected = "all, last, mean or a whole number"
-        raise UsageError(doing, f"position {position!r}", expected) from None
+        raise UsageError(DOING, f"position {position!r}", expected) from None
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
             problem = f"{name}, which has numbers for two tokens each"
             fix = "`regard look attention` shows patterns; extract attn.z or attn.out"
-            raise UsageError(doing, problem, "taps that hold a vector for each token", fix)
+            raise UsageError(DOING, problem, "taps that hold a vector for each token", fix)
         if ".back." in name or (name == "logits" and model.config.head.take != "all"):
             why = "reads from the end" if ".back." in name else "has one answer for a whole text"
             near = "encoder.ahead.*.state" if ".back." in name else "blocks.*.resid_post"
-            raise UsageError(doing, f"{name}, which {why}", f"taps such as {near}")
-        if head is not None and place not in HEAD:
-            raise UsageError(doing, f"head {head} of {name}", "taps of attn.q, k, v or z")
+            raise UsageError(DOING, f"{name}, which {why}", f"taps such as {near}")
     pair = model.config.target is not None
     sides = {pair and of_source(name) for name in taps}
     if len(sides) > 1:
         problem, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
-        raise UsageError(doing, problem, "one of the two", f"run once for each: {fix}")
+        raise UsageError(DOING, problem, "one of the two", f"run once for each: {fix}")
     target = pair and not all(name.startswith("encoder.") for name in taps)
-    return Selection(taps, position, head, dtype, True in sides, target)  # type: ignore[arg-type]
+    return Selection(taps, position, True in sides, target)  # type: ignore[arg-type]
 
 
 def read_batch(
@@ -287,12 +279,7 @@ def read_batch(
             if x is None:
                 problem = f"{name}, which nothing passes"
                 raise UsageError(DOING, problem, "a tap that this model uses")
-            if selection.head is not None:
-                if selection.head >= x.shape[2]:
-                    problem = f"head {selection.head} of {name}"
-                    raise UsageError(DOING, problem, f"heads 0 to {x.shape[2] - 1}")
-                x = x[:, :, selection.head]
-            x = x.flatten(2)
+            x = x.flatten(2)  # heads side by side
             if selection.position == "mean":
                 lengths = [len(selection.tokens(text)) for text in texts]
                 count = torch.tensor(lengths, device=x.device)[:, None]
@@ -300,8 +287,8 @@ def read_batch(
                 total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1, keepdim=True)
                 x = total / count.clamp_min(1)[:, None]  # (B, 1, D)
             at = [row * x.shape[1] + n for row, own in enumerate(columns) for n in own]
-            index = torch.tensor(at, dtype=torch.long).to(x.device, non_blocking=True)
-            rows[name] = x.flatten(0, 1).index_select(0, index).to(selection.dtype)
+            index = torch.tensor(at, dtype=torch.long, device=x.device)
+            rows[name] = x.flatten(0, 1).index_select(0, index).float()
     return rows
 
 
@@ -315,8 +302,7 @@ def gather_rows(
 ) -> dict[str, Tensor]:
     """For each tap the rows (N, D) of texts in their order, on the CPU; and where they come from.
 
-    Texts of like length run together, at most so many `tokens` at once. The numbers of a batch
-    leave a GPU beside the work on the next one.
+    Texts of like length run together, at most so many `tokens` at once.
     """
     own = [selection.tokens(text) for text in texts]
     columns = [selection.columns(len(row)) for row in own] if columns is None else columns
@@ -329,66 +315,14 @@ def gather_rows(
     }
     gathered = {name: torch.tensor(numbers) for name, numbers in rows.items()}
     lengths = [len(text.ids) + len(text.target or ()) for text in texts]
-    event = None
-    waiting: list[tuple[list[int], dict[str, Tensor]]] = []
-
-    def place() -> None:
-        if event is not None:
-            event.synchronize()
-        for places, parts in waiting:
-            for name, x in parts.items():
-                if name not in gathered:
-                    gathered[name] = torch.empty(starts[-1], x.shape[1], dtype=x.dtype)
-                gathered[name][places] = x
-        waiting.clear()
-
     for some in like_lengths(lengths, tokens):
-        chosen = [columns[n] for n in some]
-        seen = read_batch(hooked, [texts[n] for n in some], selection, chosen)
-        place()
+        seen = read_batch(hooked, [texts[n] for n in some], selection, [columns[n] for n in some])
         places = [row for n in some for row in range(starts[n], starts[n + 1])]
-        waiting.append((places, {n: x.to("cpu", non_blocking=True) for n, x in seen.items()}))
-        if hooked.model.device.type == "cuda":
-            event = torch.cuda.current_stream(hooked.model.device).record_event()
-    place()
+        for name, x in seen.items():
+            if name not in gathered:
+                gathered[name] = torch.empty(starts[-1], x.shape[1])
+            gathered[name][places] = x.cpu()
     return gathered
-
-
-# Steering vectors ---------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def steering_vector(
-    hooked: HookedModel, toward: Batch, away: Batch, tap: str, position: Position = "last"
-) -> Tensor:
-    """Mean (D,) at a tap over the prompts of one batch, less that over the prompts of another.
-
-    `kit.edit({tap: regard.add(4 * vector)})` around `generate` leans texts that way (Turner 2023;
-    Rimsky 2023). The last token of each prompt counts, one at an index, or the mean of all; "all"
-    weighs every token of a batch alike. Heads stand side by side; `regard.add` puts them in their
-    places.
-    """
-    doing = "making a steering vector"
-    if not isinstance(toward, Batch) or not isinstance(away, Batch):
-        problem = f"a {type(toward).__name__} and a {type(away).__name__}"
-        raise UsageError(doing, problem, "two batches: kit.batch(texts)")
-    selection = select_taps(hooked, tap, position)
-    if len(selection.taps) != 1:
-        raise UsageError(doing, f"{len(selection.taps)} taps are called {tap!r}", "one tap")
-    means = []
-    for batch in (toward, away):
-        _, seen = hooked.run(batch, selection.taps)
-        (x,) = seen.values()
-        mask = batch.source_mask if selection.source else batch.mask
-        mask = torch.ones(x.shape[:2], dtype=torch.bool) if mask is None else mask
-        prompts = [row[real] for row, real in zip(x.flatten(2), mask.to(x.device), strict=True)]
-        if position == "mean":
-            prompts = [row.mean(0, keepdim=True) for row in prompts]
-        vectors = torch.cat([row[list(selection.columns(len(row)))] for row in prompts])
-        if not len(vectors):
-            raise UsageError(doing, "no prompt with a token there", "one or more")
-        means.append(vectors.mean(0))
-    return means[0] - means[1]
 
 
 # Words --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import note, track
+from regard.ambient import track
 from regard.core.attention import Attention
 from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
@@ -42,7 +42,7 @@ from regard.look.results import (
     StackMaps,
     StackName,
 )
-from regard.look.text_limits import LONGEST, check_length, check_memory, max_tokens_of
+from regard.look.text_limits import check_length, check_memory, max_tokens_of
 from regard.model.batch import Batch
 from regard.model.model import Model
 
@@ -69,7 +69,6 @@ SIDES = {
 }
 """Whose tokens ask in each attention of an encoder-decoder, and whose are looked at."""
 BlockMaps = tuple[list[HeadMap], list[HeadFacts], Tensor]
-WORK = 1e13  # multiplications that effects may take unasked on a CPU: a few minutes
 
 
 # A text of people ---------------------------------------------------------------------------------
@@ -81,14 +80,12 @@ def map_attention(
     target: str | None,
     stack: StackName | None,
     head: str | None,
-    effects: bool | None,
-    max_tokens: int,
+    effects: bool,
     heading: str,
 ) -> AttentionMaps:
     """The maps of a text; of an encoder-decoder without `target` its own translation is mapped.
 
-    `head`, as 5.3, is block and head to show. `effects` None runs without each head where that
-    takes a few minutes at most.
+    `head`, as 5.3, is block and head to show; with `effects` it is run without each head too.
     """
     block_head = None
     if head is not None:
@@ -96,19 +93,13 @@ def map_attention(
         if not (block.isdecimal() and number.isdecimal()):
             raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
         block_head = int(block), int(number)
-    heads = head_counts(kit.hooked)  # a model without attention is refused before it translates
-    batch, sides = read_text(kit, text, target, max_tokens)
+    head_counts(kit.hooked)  # a model without attention is refused before it translates
+    batch, sides = read_text(kit, text, target)
     maps = collect_maps(kit.hooked, batch, sides)
     maps = replace(maps, heading=heading, shown_stack=stack, shown_head=block_head)
     last_block, last_head = (n - 1 for n in maps.stack().small.shape[:2])
     if block_head is not None and (block_head[0] > last_block or block_head[1] > last_head):
         raise UsageError(DOING, f"head {head}", f"0.0 to {last_block}.{last_head}")
-    if effects is None:
-        weights = sum(p.numel() for p in kit.model.parameters())
-        work = weights * sum(map(len, sides.values())) * sum(heads)
-        effects = kit.device.type != "cpu" or work <= WORK
-        if not effects:
-            note(f"not run without each of {sum(heads):,} heads, which takes long; --effects does")
     if effects:
         maps = add_effects(kit.hooked, batch, maps)
     config, classes = kit.model.config.head, kit.config.get("id2label") or {}
@@ -117,9 +108,7 @@ def map_attention(
     return spell_words(maps, partial(token_label, kit.text_tokenizer))
 
 
-def read_text(
-    kit: Kit, text: str, target: str | None = None, most: int = LONGEST
-) -> tuple[Batch, dict[str, list[str]]]:
+def read_text(kit: Kit, text: str, target: str | None = None) -> tuple[Batch, dict[str, list[str]]]:
     """The text as a batch, and its tokens as people read them, by side.
 
     An encoder-decoder without a target reads its own translation.
@@ -130,7 +119,7 @@ def read_text(
         raise UsageError(DOING, "two texts", "one; or an encoder-decoder")
     if not text.strip():
         raise DataError(DOING, "an empty text", "at least one word")
-    ids = check_length(kit, tokenizer.encode(text), DOING, text, asked=most)
+    ids = check_length(kit, tokenizer.encode(text), DOING)
     check_memory(kit, len(ids), DOING, max(head_counts(kit.hooked)))
     labels = token_labels(tokenizer, ids, "source")
     if config.target is None:
@@ -139,7 +128,7 @@ def read_text(
         target = kit.translate(text).text
     written = without_end(tokenizer.encode(target, side="target"), kit.stops)
     begun = [start_id(kit.files, kit.config), *written]
-    check_length(kit, begun, DOING, target, "target", most)
+    check_length(kit, begun, DOING, "target")
     sides = {"source": labels, "target": token_labels(tokenizer, begun, "target")}
     return kit.batch([ids], [begun]), sides
 

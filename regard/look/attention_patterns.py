@@ -6,14 +6,12 @@ Who listens to a `pattern` tap makes attention take its explicit path. Reading n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.core import mask as masks
 from regard.core.attention import Attention, View
 from regard.core.stack import Stack, cross_view
 from regard.errors import UsageError, check_known
@@ -82,16 +80,13 @@ def rebuild_pattern(
     seen: Mapping[str, Tensor],
     batch: Batch,
     views: dict[str, View] | None = None,
-    rows: Sequence[int] | Tensor | None = None,
 ) -> Tensor:
-    """Attention weights (B, H, rows, S) of an attention whose `pattern_taps` were captured.
+    """Attention weights (B, H, T, S) of an attention whose `pattern_taps` were captured.
 
-    `rows` are columns of queries, all when not given. `views` remembers what queries see, which
-    is the same in each block of a stack.
+    `views` remembers what queries see, which is the same in each block of a stack.
     """
     if f"{name}.pattern" in seen:
-        pattern = seen[f"{name}.pattern"]
-        return pattern if rows is None else pattern[:, :, torch.as_tensor(rows)]
+        return seen[f"{name}.pattern"]
     q, k = seen[f"{name}.q"], seen[f"{name}.k"]  # (B, T, H, K), (B, S, G, K)
     attention, views = hooked.model.get_submodule(name), {} if views is None else views
     assert isinstance(attention, Attention)
@@ -99,28 +94,7 @@ def rebuild_pattern(
     with torch.no_grad():
         if kind not in views:
             views[kind] = view_of(hooked.model, name, batch)
-        view = views[kind]
-        if rows is not None:
-            chosen, count = torch.as_tensor(rows, dtype=torch.long, device=q.device), q.shape[1]
-            if chosen.dim() != 1 or bool(((chosen < -count) | (chosen >= count)).any()):
-                expected = f"whole numbers from {-count} to {count - 1}"
-                raise UsageError("rebuilding attention", f"rows {rows}", expected)
-            chosen = chosen % count  # negative ones count from the end
-            view = select_queries(view, chosen, count, k.shape[1])
-            q = q[:, chosen]
-    return attention.pattern(q.transpose(1, 2), k.transpose(1, 2), view)
-
-
-def select_queries(view: View, rows: Tensor, queries: int, keys: int) -> View:
-    """The view of some queries."""
-    mask, live = view.mask, view.live
-    if view.causal:
-        mask = masks.causal(queries, keys, rows.device)
-    if mask is not None and mask.shape[2] > 1:
-        mask = mask[:, :, rows]
-    if live is not None and live.shape[2] > 1:
-        live = live[:, :, rows]
-    return replace(view, mask=mask, live=live, causal=False)
+    return attention.pattern(q.transpose(1, 2), k.transpose(1, 2), views[kind])
 
 
 def patterns(hooked: HookedModel, batch: Batch) -> dict[str, Tensor]:

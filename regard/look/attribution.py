@@ -262,7 +262,6 @@ def explain_text(
     own = any(".cross." not in name for name in patterns)  # a recurrent reader has none of its own
     unusable = set() if own else {"rollout", "flow"} if patterns else set(ATTENTION)
     unusable |= {"flow"} if masked.width > MAX_FLOW_TOKENS else set()
-    unusable |= {"gradient", "ig"} if masked.baseline == "drop" else set()
     scores: dict[str, MethodScores] = {}
     for name in METHODS:
         if name not in unusable:
@@ -317,7 +316,7 @@ def pose_question(
     if head.take != "all":
         labels = kit.config.get("id2label") or {}
         classes = {n: str(labels.get(str(n), n)) for n in range(head.size)}
-        asked = AskedText(check_length(kit, tokenizer.encode(text), doing, text), "")
+        asked = AskedText(check_length(kit, tokenizer.encode(text), doing), "")
     else:
         asked = read_asked(kit, text, doing, begun or "")
     if asked.gap is not None and (gaps := asked.ids.count(asked.ids[asked.gap])) > 1:
@@ -371,14 +370,12 @@ def choose_baseline(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
         asked = next((role for role in roles if role in specials), "zero")
     if asked == "zero":
         return "zero", "zero"
-    if asked == "drop":
-        return "drop", "left out"
     if asked in ("pad", "mask") and asked not in specials:
-        expected = f"zero, drop, {', '.join(specials) or 'or'} or a token"
+        expected = f"zero, {', '.join(specials) or 'or'} or a token"
         raise UsageError(DOING, f"a tokenizer without {asked} token", expected)
     id = specials.get(asked, tokenizer.engine.id(asked))
     ids = tokenizer.encode(asked, special=False) if id is None else [id]
     if len(ids) != 1 or (asked not in specials and ids[0] == specials.get("unk")):
-        fix = did_you_mean(asked, ("zero", "drop", *specials), 1)
+        fix = did_you_mean(asked, ("zero", *specials), 1)
         raise UsageError(DOING, f"baseline {asked!r} is {len(ids)} tokens", "one token", fix)
     return ids[0], token_label(tokenizer, ids[0], "source").strip()

@@ -1,4 +1,4 @@
-"""Edits: change an activation while the model runs. Zero, mean, patch, add, resample, draw, or any
+"""Edits: change an activation while the model runs: zero, mean, patch, add, resample, or any
 function of it.
 
 An edit is a few tensors and flags, not a closure: `torch.compile` compiles a kind of edit once and
@@ -50,15 +50,13 @@ class Columns:
 class Edit:
     """Replace (or add to) the chosen part of an activation by a value or by its mean."""
 
-    kind: Literal["replace", "add", "mean", "resample", "draw", "function"]
+    kind: Literal["replace", "add", "mean", "draw", "function"]
     value: Tensor | None = None
     head: Tensor | slice | None = None
     position: Tensor | slice | None = None
     neuron: Tensor | slice | None = None
     mask: Tensor | None = None
     """True at what is to change, broadcastable to the activation: a choice for each row."""
-    rows: Tensor | None = None
-    """(B,): resample: the row of the batch whose value each row takes."""
     function: Callable[[Tensor], Tensor] | None = None
     place: str = ""
     """Last part of the tap's name; says which dimension is which."""
@@ -103,12 +101,6 @@ class Edit:
         self.check_shapes(x, value)
         if self.kind == "mean":
             value = self.mean_of(x)
-        elif self.kind == "resample":
-            assert self.rows is not None
-            if len(self.rows) != len(x):
-                problem = f"{len(self.rows)} rows to take from, in a batch of {len(x)}"
-                raise UsageError("resampling", problem, "as many")
-            value = x[self.rows.to(x.device)]
         assert value is not None
         value = value.to(x)
         return torch.where(self.where(x), x + value if self.kind == "add" else value, x)
@@ -302,47 +294,17 @@ def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
     return Edit("add", read_values(value, "add"), **read_indices(where))
 
 
-def resample(
-    rows: Tensor | Sequence[int], reference: Tensor | None = None, **where: Unpack[Where]
-) -> Edit:
-    """Give row i of a batch the value of row rows[i]: of the same run, or of `reference` (N, …).
-
-    What the rows share stays, what is particular to one goes (Chan 2022). Rows must be as long as
-    each other: at padding there is no value. `other_rows` draws them.
-    """
-    chosen = read_values(rows, "resample")
-    values = chosen if reference is None else read_values(reference, "resample")
-    if chosen.dim() != 1 or not set(chosen.tolist()) <= set(range(len(values))):
-        problem = f"rows {chosen.tolist()}, of {len(values)}"
-        raise UsageError("resampling", problem, "for each row of the batch one of its rows")
-    chosen = chosen.long()
-    if reference is not None:
-        return Edit("replace", values[chosen], **read_indices(where))
-    return Edit("resample", rows=chosen, **read_indices(where))
-
-
-def resample_from(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
+def resample(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
     """Give each position a row of `bank` (N, D), drawn at random: what passes the tap in a corpus.
 
-    Any batch draws alike, and generation too, unlike `resample`; `Extracted.tensor` makes banks.
+    Any batch draws alike, and generation too. `Extracted.tensor` makes banks.
     """
-    bank = read_values(bank, "resample_from")
+    bank = read_values(bank, "resample")
     if bank.dim() != 2 or not len(bank):
         problem = f"a bank of shape {tuple(bank.shape)}"
         raise UsageError("resampling", problem, "rows (N, D) of activations")
     order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed))[:DRAWN]
     return Edit("draw", bank[order], **read_indices(where))
-
-
-def other_rows(count: int, seed: int = 0) -> Tensor:
-    """For each of `count` rows another one, each once: a random cycle (Sattolo 1986)."""
-    if count < 2:
-        raise UsageError("resampling", f"{count} rows", "two or more")
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(count, generator=generator)
-    others = torch.empty_like(order)
-    others[order] = order.roll(1)
-    return others
 
 
 # Edits as commands write them ---------------------------------------------------------------------
@@ -406,7 +368,7 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     if kind == "resample":
         store = Extracted(values["file"])
         bank = store.tensor(store.taps[0] if len(store.taps) == 1 else tap)
-        return resample_from(bank, numbers("seed", "0")[0], **where)
+        return resample(bank, numbers("seed", "0")[0], **where)
     vector = read_vector(values["file"], tap)
     if kind == "patch":
         return patch(vector, **where)

@@ -6,12 +6,11 @@ so the batching is not to be seen.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,19 +21,16 @@ from regard.look.activation_store import DOING, INDEX, open_writer
 from regard.look.activations import Selection, TextIds, gather_rows, read_batch, select_taps
 from regard.look.hooks import HookedModel
 from regard.look.results import Extraction
-from regard.look.text_limits import free_bytes, longest_that_fits, max_tokens_of, run_bytes
+from regard.look.text_limits import max_tokens_of
 from regard.model.config import TextConfig
-from regard.result import human_bytes
-from regard.train.checkpoint import weight_hash
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-SHARD_BYTES = 256_000_000  # twice as many are held in memory
+SHARD_BYTES = 256_000_000  # held in memory
 GROUP_TOKENS = 1 << 18  # of a shard at most, among which texts of like length are sought
 CPU_TOKENS, GPU_TOKENS = 1024, 16_384  # of a batch
 FAULTS = 10  # texts that could not be read and are named one by one
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass
@@ -47,8 +43,6 @@ class CorpusCounts:
     """Texts that could not be read."""
     short: int = 0
     """Texts without a token at the position asked for."""
-    digest: Any = field(default_factory=hashlib.sha256)
-    """Of all texts, each with the end of its line."""
 
 
 def extract_corpus(
@@ -58,8 +52,6 @@ def extract_corpus(
     taps: str | Iterable[str],
     out: Path,
     position: int | str,
-    head: int | None,
-    precision: Literal["fp32", "bf16"],
 ) -> Extraction:
     """Write what passes taps for the tokens of texts to a folder that `Extracted` opens.
 
@@ -69,31 +61,27 @@ def extract_corpus(
         kind = kit.model.config.front.kind
         raise UsageError(DOING, f"a model that reads {kind}", "one that reads text")
     kit.hooked.check_alone("a corpus, whose texts run together")
-    selection = select_taps(kit.hooked, taps, position, head, DTYPES[precision])
+    selection = select_taps(kit.hooked, taps, position)
     counts, start = CorpusCounts(), time.monotonic()
     batch_tokens = CPU_TOKENS if kit.device.type == "cpu" else GPU_TOKENS
     with open_writer(out) as writer:
         row_bytes = count_row_bytes(kit.hooked, selection)
-        read = track(read_corpus(kit, texts, selection, row_bytes, counts), DOING)
+        read = track(read_corpus(kit, texts, selection, counts), DOING)
         for group in group_texts(read, selection, SHARD_BYTES // row_bytes):
             writer.write(gather_rows(kit.hooked, group, selection, batch_tokens))
-        writer.wait()
         if not writer.shards:
             raise DataError(DOING, "no text that gives a row", "texts with tokens there")
         pair = kit.model.config.target is not None
-        about = {
+        about: dict[str, Any] = {
             "model": name,
-            "dtype": str(selection.dtype).removeprefix("torch."),
             "position": selection.position,
-            "head": selection.head,
             "tokens_of": "source" if selection.source else "target" if pair else "text",
             "texts": counts.texts,
             "tokens": counts.tokens,
             "skipped": counts.skipped,
             "short": counts.short,
-            "texts_sha256": counts.digest.hexdigest(),
         }
-        sizes = writer.finish(about | {"weights_sha256": weight_hash(kit.model)})
+        sizes = writer.finish(about)
     if counts.skipped > FAULTS:
         note(f"error: {counts.skipped:,} texts could not be read; the first {FAULTS} are named")
     seconds = time.monotonic() - start
@@ -129,30 +117,19 @@ def read_corpus(
     kit: Kit,
     texts: Iterable[str | RegardError],
     selection: Selection,
-    row_bytes: int,
     counts: CorpusCounts,
 ) -> Iterator[TextIds]:
     """Texts as ids; one that cannot be read is told, the others are done."""
-
-    def needed(length: int) -> int:  # what lives, and what the taps keep
-        return 2 * row_bytes * length + run_bytes(kit, length)
-
-    held = 2 * SHARD_BYTES if kit.device.type == "cpu" else 0
-    free = max(free_bytes(kit) - held, 0)
     limits = [max_tokens_of(kit, DOING)]
     limits += [max_tokens_of(kit, DOING, "target")] if selection.target else []
-    fitting = longest_that_fits(max(limits) + 1, needed, free)
     for number, text in enumerate(texts):
         counts.texts += 1
-        counts.digest.update((text if isinstance(text, str) else "").encode() + b"\n")
         try:
             ids = encode_text(kit, number, text, selection.target)
             for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):
-                if len(side) > min(most, fitting):
-                    why = f"{most:,}, which this model reads at once"
-                    if fitting < most:
-                        why = f"{fitting:,}, which fit into {human_bytes(free)}"
-                    raise DataError(DOING, f"{len(side):,} tokens", f"at most {why}")
+                if len(side) > most:
+                    expected = f"at most {most:,}, which this model reads at once"
+                    raise DataError(DOING, f"{len(side):,} tokens", expected)
         except RegardError as error:
             counts.skipped += 1
             if counts.skipped <= FAULTS:

@@ -9,26 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import current, track
-from regard.data.text_files import read_pieces
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 from regard.look.hooks import HookedModel
 from regard.look.results import GradientCurve, GradientReach
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.model.recurrent import Past, Recurrent, model_class
 from regard.train.config import ShapeConfig
-
-if TYPE_CHECKING:
-    from regard.kit import Kit
 
 FIRST = "decoder.blocks.0.resid_pre"
 KINDS = ("mlp", "rnn", "lstm", "gru", "transformer")
@@ -51,28 +45,6 @@ def compare_fresh(
         model = model_class(config).fresh(config, seed)
         curves.append(GradientCurve(kind, gradient_by_lag(model, ids)))
     return GradientReach(length, list(range(1, length)), curves)
-
-
-def compare_trained(
-    kits: Sequence[tuple[str, Kit]], text: str | Path, length: int, rows: int
-) -> GradientReach:
-    """Trained models, each with the same places of a text in its own tokens."""
-    curves = []
-    for name, kit in track(kits, DOING):
-        ids = read_rows(kit, text, length, rows)
-        curves.append(GradientCurve(name, gradient_by_lag(kit.model, ids)))
-    return GradientReach(length, list(range(1, length)), curves)
-
-
-def read_rows(kit: Kit, text: str | Path, length: int, rows: int) -> Tensor:
-    """Ids (rows, length + 1) from the beginning of a text on."""
-    tokenizer, wanted = kit.text_tokenizer, rows * (length + 1)
-    every = (id for piece in read_pieces(text) for id in tokenizer.encode(piece, special=False))
-    ids = list(islice(every, wanted))
-    if len(ids) < wanted:
-        problem = f"{len(ids):,} tokens in {text}"
-        raise DataError(DOING, problem, f"{wanted:,}", "a smaller --length or --rows")
-    return torch.tensor(ids).view(rows, -1)
 
 
 def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:

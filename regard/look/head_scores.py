@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import Tensor
 
-from regard.ambient import current, track
+from regard.ambient import current
 from regard.core.attention import Attention, View
-from regard.errors import DataError, UsageError, check_known
+from regard.errors import UsageError, check_known
 from regard.interop.side import start_id
-from regard.look.attention_maps import read_text
 from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
 from regard.look.hooks import HookedModel
 from regard.look.logit_lens import written_norms
@@ -31,7 +30,6 @@ from regard.tokens.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-DOING = "measuring heads"
 DRAWING = "drawing random repeats"
 HALF_TOKENS = 100  # of A, where a model reads so many
 VOCABULARY = 2000  # tokens of a vocabulary that are looked at
@@ -143,52 +141,24 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
 
 
 @torch.no_grad()
-def score_heads(
-    hooked: HookedModel,
-    repeats: RandomRepeats | None = None,
-    batches: Iterable[Batch] | None = None,
-) -> list[HeadScore]:
-    """Every head: the repeat scores, and entropy, distance and norm over `batches`.
-
-    Without batches the latter are taken on the repeats too, in the same pass. Batches are summed
-    up, so that a mean over many texts needs the memory of one.
-    """
-    names = attention_names(hooked)
+def score_heads(hooked: HookedModel, repeats: RandomRepeats) -> list[HeadScore]:
+    """Every head: the repeat scores, and entropy, distance and norm, on random repeats."""
+    names, views = attention_names(hooked), dict[str, View]()
     taps = [tap for name in names for tap in pattern_taps(hooked, name)]
     taps += [f"{name}.z" for name in names if f"{name}.z" in hooked.taps]
-    scores: dict[str, dict[str, Tensor]] = {name: {} for name in names}
-    sums: dict[str, dict[str, Tensor]] = {name: {} for name in names}
-    counts: dict[str, Tensor] = {}
-
-    def read(batch: Batch, halves: RandomRepeats | None = None, general: bool = True) -> None:
-        _, seen = hooked.run(batch, taps)
-        views: dict[str, View] = {}
-        for name in names:
-            pattern = rebuild_pattern(hooked, name, seen, batch, views).float()
-            if halves is not None and not name.endswith(".cross"):
-                scores[name] = repeat_scores(pattern, halves.length, halves.start(name))
-            if not general:
-                continue
-            source = name.startswith("encoder.") and batch.target is not None
-            real = batch.source_mask if source else batch.mask  # tokens, not padding (B, T)
-            if real is None:
-                real = torch.ones_like(pattern[:, 0, :, 0], dtype=torch.bool)
-            counts[name] = counts.get(name, 0) + real.sum()
-            for what, values in measure_rows(hooked, name, pattern, seen.get(f"{name}.z")).items():
-                total = values.masked_fill(~real[:, None], 0).double().sum((0, 2))
-                sums[name][what] = sums[name].get(what, 0) + total
-
-    if repeats is not None:
-        read(repeats.batch.to(hooked.model.device), repeats, general=batches is None)
-    for batch in batches or ():
-        read(batch)
+    batch = repeats.batch.to(hooked.model.device)
+    _, seen = hooked.run(batch, taps)
     heads = []
     for name in names:
-        means = {what: total / counts[name] for what, total in sums[name].items()}
-        columns = {what: x.tolist() for what, x in (scores[name] | means).items()}
+        pattern = rebuild_pattern(hooked, name, seen, batch, views).float()
+        rows = measure_rows(hooked, name, pattern, seen.get(f"{name}.z"))
+        scores = {what: values.double().mean((0, 2)) for what, values in rows.items()}
+        if not name.endswith(".cross"):
+            scores |= repeat_scores(pattern, repeats.length, repeats.start(name))
+        columns = {what: x.tolist() for what, x in scores.items()}
         parts = name.split(".")
         block = int(parts[2]) if "blocks" in parts else 0
-        for head in range(max(map(len, columns.values()), default=0)):
+        for head in range(pattern.shape[1]):
             values = {what: column[head] for what, column in columns.items()}
             heads.append(HeadScore(name, block, head, **values))
     return heads
@@ -220,30 +190,13 @@ def best_heads(scores: Iterable[HeadScore], by: str, count: int | None = None) -
     return sorted(having, key=lambda s: sign * getattr(s, by))[:count]
 
 
-# Heads of a model by its text ---------------------------------------------------------------------
-
-
 def measure_heads(
-    kit: Kit,
-    name: str,
-    texts: Iterable[str] | None,
-    measured_on: str | None,
-    length: int | None,
-    rows: int,
-    sort: HeadMeasure | None,
-    top: int | None,
+    kit: Kit, name: str, length: int | None, rows: int, sort: HeadMeasure | None, top: int | None
 ) -> HeadScores:
-    """Score the heads of a model on random repeats, and on texts where there are any."""
+    """Score the heads of a model on random repeats."""
     attention_names(kit.hooked)  # says so where there are none
     seed, begin = current().seed, start_id(kit.files, kit.config)
     repeats = repeats_for(kit.model, kit.tokenizer, length, rows, seed, begin)
-    batches = None
-    if texts is not None:
-        lines = [line for line in texts if line.strip()]
-        if not lines:
-            raise DataError(DOING, f"no text in {measured_on}", "some lines")
-        pairs = (line.partition("\t") for line in track(lines, DOING))
-        batches = (read_text(kit, text, target or None)[0] for text, _, target in pairs)
-    scores = score_heads(kit.hooked, repeats, batches)
+    scores = score_heads(kit.hooked, repeats)
     chosen = best_heads(scores, sort) if sort else scores
-    return HeadScores(name, repeats.length, rows, seed, measured_on, chosen[:top])
+    return HeadScores(name, repeats.length, rows, seed, chosen[:top])

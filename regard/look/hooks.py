@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from regard.core.attention import Attention
 from regard.core.tap import TapFunction, taps
-from regard.errors import UsageError, nearest
-from regard.look.edits import DOING, Columns, Edit, Edits, zero
+from regard.errors import UsageError
+from regard.look.edits import DOING, Columns, Edit, Edits
 from regard.look.tap_names import check_meaning, find_taps, listed, of_source
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
@@ -104,10 +102,10 @@ class HookedModel:
         """Refuse edits by which one text would change with the company it is run in."""
         for name, tap in self.taps.items():
             for edit in [] if tap.hook is None else tap.hook.edits:
-                if edit.kind in ("mean", "resample"):
+                if edit.kind == "mean":
                     expected = "edits that do not depend on what else is run"
                     fix = "regard.mean(reference), regard.patch(value)"
-                    problem = f"{edit.kind} of a run, in {doing}"
+                    problem = f"the mean of a run, in {doing}"
                     raise UsageError(f"editing {name}", problem, expected, fix)
 
     def place(self, edits: Edits) -> dict[str, list[Edit]]:
@@ -168,37 +166,3 @@ class HookedModel:
                 hook.readers -= 1
                 hook.seen, hook.grad = None, False
                 self.update(name)
-
-
-def head_mask(
-    hooked: HookedModel, heads: str | Sequence[str], keep: bool = False
-) -> dict[str, list[Edit]]:
-    """Edits that switch heads off by name (Michel 2019); with `keep`, all the others.
-
-    A head is called by its tap and number, `decoder.blocks.9.attn.z.6`, or `decoder.9.attn.6`, and
-    in a model of one stack `9.6`. `*` stands for anything.
-    """
-    names: dict[tuple[str, int], list[str]] = {}
-    for path, module in hooked.model.named_modules():
-        if isinstance(module, Attention):
-            stack, _, layer, kind = path.split(".")
-            for head in range(module.heads):
-                called = [f"{path}.z.{head}", f"{stack}.{layer}.{kind}.{head}"]
-                called += [f"{layer}.{head}"] if len(hooked.model.stacks) == 1 else []
-                names[f"{path}.z", head] = called
-    if not names:
-        raise UsageError("masking heads", "a model without attention", "one with heads")
-    chosen: set[tuple[str, int]] = set()
-    for pattern in [heads] if isinstance(heads, str) else heads:
-        hits = {head for head, called in names.items() if fnmatch.filter(called, pattern)}
-        if not hits:
-            close = nearest(pattern, [name for called in names.values() for name in called])
-            close = close or ", ".join(called[-1] for called in [*names.values()][:3])
-            problem = f"no head is called {pattern!r}"
-            raise UsageError("masking heads", problem, f"a name such as {close}")
-        chosen |= hits
-    off: dict[str, list[int]] = {}
-    for tap, head in names:
-        if ((tap, head) in chosen) != keep:
-            off.setdefault(tap, []).append(head)
-    return {tap: [zero(head=numbers)] for tap, numbers in off.items()}

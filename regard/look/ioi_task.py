@@ -126,7 +126,7 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
     repeats = repeats_for(kit.model, kit.tokenizer, seed=seed)
     listed = HeadClasses(kit.hooked, pairs, repeats).find(top)
     thresholds = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
-    return replace(figures, thresholds=thresholds, rules=RULES, heads=listed)
+    return replace(figures, thresholds=thresholds, heads=listed)
 
 
 # Heads by class ---------------------------------------------------------------------------------
@@ -148,16 +148,6 @@ ATTENDS: dict[str, Callable[[Roles], tuple[int, int]]] = {  # columns of query a
     "s2 → s1": lambda r: (r.s2, r.s1),
     "s1+1 → s1": lambda r: (r.s1 + 1, r.s1),
 }
-RULES = {
-    "name movers": "look from the end at IO; direct effect for IO",
-    "negative name movers": "look from the end at IO; direct effect against IO",
-    "backup name movers": "look from the end at IO; direct effect once name movers are ablated",
-    "S-inhibition": "look from the end at S2; effect through queries of name movers",
-    "induction": "look from S2 at the token after S1",
-    "duplicate token": "look from S2 at S1",
-    "previous token": "look from the token after S1 at S1",
-    "no class": "direct effect, but none of these",
-}
 REPEATED = {  # classes by attention alone: their score on random repeats, and where they look
     "induction": ("induction", "s2 → s1+1"),
     "duplicate token": ("duplicate", "s2 → s1"),
@@ -168,9 +158,19 @@ REPEATED = {  # classes by attention alone: their score on random repeats, and w
 class HeadClasses:
     """The heads of one model on one set of prompts, by class, after the scheme of Wang et al.
 
-    A head belongs to a class by where it looks and by what it does; one that does much and looks
-    nowhere in particular has none. Effects are measured only of heads that look where a class does
-    or that do much by an estimate: with 270 heads that is ten times cheaper.
+    A head belongs to a class by where it looks and by what it does:
+
+    - name movers look from the end at IO, with a direct effect for IO;
+    - negative name movers look there too, with a direct effect against IO;
+    - backup name movers look there and have a direct effect once name movers are ablated;
+    - S-inhibition looks from the end at S2, with an effect through queries of name movers;
+    - induction looks from S2 at the token after S1;
+    - duplicate token heads look from S2 at S1;
+    - previous token heads look from the token after S1 at S1.
+
+    One that does much and looks nowhere in particular has no class. Effects are measured only of
+    heads that look where a class does or that do much by an estimate: with 270 heads that is ten
+    times cheaper.
     """
 
     def __init__(self, hooked: HookedModel, pairs: patching.Pairs, repeats: RandomRepeats) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
 from regard.tokens.tokenizer import Side, Tokenizer
@@ -29,18 +28,12 @@ def token_labels(tokenizer: Tokenizer, tokens: Sequence[int], side: Side) -> lis
     return [known[token] for token in tokens]
 
 
-def cell_width(text: str) -> int:
-    """Columns that a text takes on a terminal; rich knows it too, but need not be there."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
-    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
-
-
 def fit(text: str, width: int) -> str:
     """A token in so many columns: cut or filled, and control characters shown."""
+    from rich.cells import cell_len, set_cell_size  # quick help needs no rich
+
     text = "".join("⏎" if c == "\n" else c if c.isprintable() else "·" for c in text.strip(" "))
     text = text or "␣"
-    if cell_width(text) > width:
-        while cell_width(text) > width - 1:
-            text = text[:-1]
-        text += "…"
-    return text + " " * (width - cell_width(text))
+    if cell_len(text) > width:
+        text = set_cell_size(text, width - 1).rstrip() + "…"
+    return set_cell_size(text, width)

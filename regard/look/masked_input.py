@@ -1,6 +1,6 @@
 """One input with some of its tokens absent: what attribution methods run a model on.
 
-Absent tokens are replaced by a baseline (the vector zero, or a token such as [MASK]) or dropped.
+Absent tokens are replaced by a baseline: the vector zero, or a token such as [MASK].
 LIME, SHAP and deletion curves ask for the goal of subsets of tokens; gradients ask for the vectors
 of the input and of its baseline, and for the goal of vectors between them.
 """
@@ -24,8 +24,8 @@ from regard.look.patching import Goal
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
 
-Baseline = int | Literal["zero", "drop"]
-"""What stands for an absent token: a token by id, the vector zero at its position, or nothing."""
+Baseline = int | Literal["zero"]
+"""What stands for an absent token: a token by id, or the vector zero at its position."""
 
 SetFunction = Callable[[Tensor], Tensor]
 """Subsets of tokens (N, M), True where a token is there → one number each (N,)."""
@@ -63,7 +63,6 @@ class MaskedInput:
         elif isinstance(self.baseline, int) and not 0 <= self.baseline < front.config.vocab:
             expected = f"0 to {front.config.vocab - 1}"
             raise UsageError(DOING, f"baseline token {self.baseline}", expected)
-        self.mask_field = "mask" if model.config.target is None else "source_mask"
         real, width = self.mask, self.width
         players = self.players
         if players is None:
@@ -73,8 +72,7 @@ class MaskedInput:
     @property
     def mask(self) -> Tensor | None:
         """The real tokens (1, S) of the input: of an encoder-decoder, those of its source."""
-        mask: Tensor | None = getattr(self.batch, self.mask_field)
-        return mask
+        return self.batch.mask if self.batch.target is None else self.batch.source_mask
 
     @cached_property
     def width(self) -> int:
@@ -102,9 +100,6 @@ class MaskedInput:
         Pictures and sound have no tokens to put in place: zero is one without any signal.
         """
         batch, front = self.batch, self.hooked.model.front
-        if self.baseline == "drop":
-            problem, fix = "a baseline that leaves tokens out", "lime and shap can leave tokens out"
-            raise UsageError("explaining by gradients", problem, "zero, or a token", fix)
         if self.baseline != "zero" or not isinstance(front, TextFront):
             value = 0 if self.baseline == "zero" else self.baseline
             return self.read_vectors(replace(batch, inputs=torch.full_like(batch.inputs, value)))[0]
@@ -145,15 +140,7 @@ class MaskedInput:
         if self.baseline == "zero":
             return self.goal_at(torch.where(there[..., None], *self.vectors)).double().cpu()
         many = self.batch.tile(len(kept))
-        if self.baseline == "drop":
-            there = there if self.mask is None else there & self.mask
-            if not bool(there.any(1).all()):
-                problem = "a subset in which no token is left"
-                fix = "keep a token of every subset out of `players`, or replace tokens"
-                raise UsageError("leaving tokens out", problem, "at least one", fix)
-            many = replace(many, **{self.mask_field: there})
-        else:
-            many = replace(many, inputs=torch.where(there, many.inputs, self.baseline))
+        many = replace(many, inputs=torch.where(there, many.inputs, self.baseline))
         logits, _ = self.hooked.run(many)
         return self.goal.rows(len(kept))(logits, many).double().cpu()
 

@@ -24,7 +24,7 @@ from regard.errors import DataError, UsageError, check_known
 from regard.interop.side import start_id
 from regard.look import as_kit
 from regard.look.attention_patterns import find_attention
-from regard.look.edits import Edit, mean, zero
+from regard.look.edits import zero
 from regard.look.head_scores import RandomRepeats, best_heads, repeats_for, score_heads
 from regard.look.logit_lens import copy_score
 from regard.look.patching import head_sites, last_stack, mlp_sites, send_along_paths, taps_of
@@ -87,7 +87,6 @@ class Mechanism:
         on: Sequence[Any] | Tensor,
         head: int | Sequence[int] | None = None,
         change_below: float = 0.01,
-        by: Literal["zero", "mean"] = "zero",
     ) -> float:
         """Claim that no log-probability of these texts changes much without an activation.
 
@@ -98,12 +97,12 @@ class Mechanism:
         batch = self.batch(on)
         with torch.no_grad():
             before, _ = self.kit.hooked.run(batch)
-            after, _ = self.kit.hooked.run(batch, edits={tap: ablation(by, head)})
+            after, _ = self.kit.hooked.run(batch, edits={tap: zero(head=head)})
         which = "" if head is None else f" head {head}"
-        return self.small_change(before, after, batch, change_below, f"{tap}{which} is used", by)
+        return self.small_change(before, after, batch, change_below, f"{tap}{which} is used")
 
     def small_change(
-        self, before: Tensor, after: Tensor, batch: Batch, below: float, else_so: str, by: str
+        self, before: Tensor, after: Tensor, batch: Batch, below: float, else_so: str
     ) -> float:
         """Claim that no log-probability (B, T, V) or (B, classes) looked at changes much."""
         __tracebackhide__ = True
@@ -120,7 +119,7 @@ class Mechanism:
         if (largest := float(change.max())) < below:
             return largest
         raise AssertionError(
-            f"{else_so}: without it ({by}) a log-probability changes by {largest:.4g}, "
+            f"{else_so}: without it a log-probability changes by {largest:.4g}, "
             f"not by less than {below:g}"
         )
 
@@ -181,7 +180,6 @@ class HeadClaim:
         into: Literal["q", "k", "v"],
         on: Sequence[Any] | Tensor,
         change_below: float = 0.01,
-        by: Literal["zero", "mean"] = "zero",
     ) -> float:
         """Claim that nothing comes of what a later head reads of this one into its q, k or v.
 
@@ -203,10 +201,10 @@ class HeadClaim:
         group = reader.number * (reader.groups if into != "q" else reader.count) // reader.count
         with torch.no_grad():
             before, held = hooked.run(batch, taps_of([*head_sites(hooked), *mlp_sites(hooked)]))
-            sent = {written: ablation(by, self.number)}
+            sent = {written: zero(head=self.number)}
             after = send_along_paths(hooked, batch, held, sent, [Site(read, group)])
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
-        return self.model.small_change(before, after, batch, change_below, edge, by)
+        return self.model.small_change(before, after, batch, change_below, edge)
 
     def scores(self, kind: str, at_least: float) -> float:
         """Claim a score of this head."""
@@ -223,13 +221,6 @@ class HeadClaim:
             f"the {kind} score of head {mine.name} is {value:.3f}, not {at_least:g}; "
             f"the best: {listing(best, kind)}"
         )
-
-
-def ablation(by: str, head: int | Sequence[int] | None) -> Edit:
-    """What stands in the place of a head, or of all of a tap."""
-    if by not in ("zero", "mean"):
-        raise UsageError("testing a mechanism", f"by={by!r}", "zero or mean")
-    return mean(head=head) if by == "mean" else zero(head=head)
 
 
 def listing(scores: Sequence[HeadScore], kind: str) -> str:

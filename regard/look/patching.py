@@ -1,7 +1,6 @@
 """Patching: put activations of one run into another, and see what it does to an answer.
 
 - `patch_sites`: activation patching, each site alone (Meng 2022; Wang 2022)
-- `attribute_sites`: attribution patching, its first-order estimate (Nanda 2023)
 - `patch_paths`: path patching, what a head does through certain receivers alone (Wang 2022)
 - `measure_effects`: any of these over all heads, MLPs or positions
 - `ablation_values` and `measure_sets`: ablation of any sets of sites, many in one forward pass
@@ -265,10 +264,9 @@ def patch_sites(
     hooked: HookedModel,
     pairs: Pairs,
     sites: Sequence[Site],
-    direction: Literal["denoise", "noise"] = "denoise",
     rows: int = ROWS,
 ) -> Effects:
-    """Patch each site alone: `denoise` puts clean values into corrupted runs, `noise` the reverse.
+    """Patch each site alone: put clean values into corrupted runs.
 
     Effects are shares of the difference that the corruption makes.
     """
@@ -277,36 +275,11 @@ def patch_sites(
         raise UsageError(DOING, "a model without places to patch", expected, fix)
     clean, corrupt = clean_and_corrupt(hooked, pairs)
     gap = mean_gap(clean, corrupt)
-    into, source, start = pairs.corrupt, pairs.clean, corrupt
-    if direction == "noise":
-        into, source, start, gap = pairs.clean, pairs.corrupt, clean, -gap
     with torch.no_grad():
-        _, values = hooked.run(source, taps_of(sites))
+        _, values = hooked.run(pairs.clean, taps_of(sites))
     each = torch.eye(len(sites), dtype=torch.bool)
-    goals = measure_sets(hooked, into, pairs.goal, sites, each, values, rows)
-    return Effects((goals - start) / gap, clean, corrupt)
-
-
-def attribute_sites(hooked: HookedModel, pairs: Pairs, sites: Sequence[Site]) -> Effects:
-    """`patch_sites(direction="noise")` to first order: (corrupted − clean) · gradient, all at once.
-
-    Two passes forward and one back, whatever the number of sites.
-    """
-    last_stream(hooked, "patching to first order")  # a recurrence has no gradient of all its steps
-    taps = taps_of(sites)
-    with torch.no_grad():
-        logits, other = hooked.run(pairs.corrupt, taps)
-        corrupt = pairs.goal(logits, pairs.corrupt)
-    clean, own, gradients = goal_gradients(hooked, pairs.clean, pairs.goal, taps)
-    gap = mean_gap(clean, corrupt)
-    products = {tap: (other[tap] - own[tap]) * gradients[tap] for tap in taps}
-    effects = []
-    for site in sites:
-        part = products[site.tap]
-        part = part if site.position is None else part[:, site.position : site.position + 1]
-        part = part if site.head is None else part[:, :, site.head]
-        effects.append(part.flatten(1).sum(1))
-    return Effects((torch.stack(effects) / -gap).cpu(), clean.cpu(), corrupt.cpu())
+    goals = measure_sets(hooked, pairs.corrupt, pairs.goal, sites, each, values, rows)
+    return Effects((goals - corrupt) / gap, clean, corrupt)
 
 
 def goal_gradients(
@@ -408,31 +381,27 @@ def measure_effects(
     pairs: Pairs,
     over: Over = "heads",
     *,
-    noise: bool = False,
-    fast: bool = False,
     to: Sequence[str] = (),
     top: int = 15,
 ) -> PatchEffects:
-    """Patch every head, MLP or position alone, exactly or to first order; or paths from heads."""
+    """Patch every head, MLP or position alone, or paths from heads."""
     sites = find_sites(hooked, over, pairs)
-    if to and (over != "heads" or fast):
-        raise UsageError(DOING, "receivers with other places, or to first order", "exact paths")
+    if to and over != "heads":
+        raise UsageError(DOING, f"paths from {over}", "paths from heads")
     with progress("patching") as say:
         say(f"{len(sites)} places, {len(pairs.clean.ids)} pairs")
         if to:
             effects = patch_paths(hooked, pairs, sites, find_receivers(hooked, to))
-        elif fast:
-            effects = attribute_sites(hooked, pairs, sites)
         else:
-            effects = patch_sites(hooked, pairs, sites, "noise" if noise else "denoise")
+            effects = patch_sites(hooked, pairs, sites)
     count = effects.effect.shape[1]
     errors = [None if count < 2 else float(row.std()) / count**0.5 for row in effects.effect]
     return PatchEffects(
         count,
         float(effects.clean.mean()),
         float(effects.corrupt.mean()),
-        "paths" if to else "first order" if fast else "patching",
-        "noise" if noise or fast or to else "denoise",
+        "paths" if to else "patching",
+        "noise" if to else "denoise",
         [
             SiteEffect(site.tap, site.head, site.position, mean, error)
             for site, mean, error in zip(sites, effects.mean.tolist(), errors, strict=True)

@@ -2,8 +2,7 @@
 
 Accuracy stands beside that of a control task (Hewitt and Liang 2019), which gives each word type a
 label drawn at random: a probe that solves it remembers words, and what it finds of real labels may
-be no more than that. The bits of an online code (minimum description length; Voita and Titov 2020)
-count what a probe has to learn, too.
+be no more than that.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from regard.ambient import current, note, track
 from regard.data.statistics import share_interval
 from regard.data.treebank import ConllSentence
 from regard.errors import DataError, UsageError
-from regard.look.activations import Take, WordTokens, find_word_tokens, select_taps, word_vectors
+from regard.look.activations import Take, WordTokens, find_word_tokens, word_vectors
 from regard.look.results import LabelProbe, LabelProbes, ProbedTap, ProbeKind
 from regard.look.text_limits import max_tokens_of
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)  # of L2, tried from the strongest on
 STEPS = 200  # of L-BFGS at most
 HIDDEN, RATE, ROWS, EPOCHS, PATIENCE = 128, 1e-3, 128, 60, 4  # of the MLP
-CODE = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5)  # shares of the words
 MIN_EXAMPLES = 2  # of each label in the training part
 HELD_OUT = 10  # one sentence in so many is for choosing, one for testing
 NO_LABEL = "_"
@@ -76,15 +74,6 @@ class ProbingTask:
         """How many test words have the most frequent label of the training part."""
         counts = self.labels[self.parts.train].bincount(minlength=len(self.names))
         return int((self.labels[self.parts.test] == counts.argmax()).sum())
-
-    def by_type(self) -> int:
-        """How many test words have their type's most frequent label; unseen types: of all."""
-        train, test = self.parts.train, self.parts.test
-        types, count = int(self.types.max()) + 1, len(self.names)
-        cells = self.types[train] * count + self.labels[train]
-        table = cells.bincount(minlength=types * count).view(types, count)
-        table[table.sum(1) == 0] = table.sum(0)
-        return int((table.argmax(1)[self.types[test]] == self.labels[test]).sum())
 
 
 def make_task(
@@ -302,7 +291,6 @@ def probe_vectors(
     kind: ProbeKind = "linear",
     seed: int = 0,
     control: ProbingTask | None = None,
-    code: bool = True,
 ) -> ProbedTap:
     """Fit on the training part, count on the test part; x (M, D) are all words that were given."""
     x = x[task.kept.to(x.device)]
@@ -313,44 +301,19 @@ def probe_vectors(
         return [Labelled(x[part.to(x.device)], y[part.to(x.device)]) for part in task.parts]
 
     train, dev, test = parts_of(task)
-    asked, coded = len(test.y), len(train.y)
+    asked = len(test.y)
     right = fit_probe(kind, train, dev, classes, seed).count_right(test)
     remembered = None
     if control is not None:
         own, held, unseen = parts_of(control)
         remembered = fit_probe(kind, own, held, classes, seed).count_right(unseen)
-    bits = online_bits(kind, train, dev, classes, seed) if code else None
     return ProbedTap(
         tap,
         right / asked,
         *share_interval(right, asked),
         None if remembered is None else remembered / asked,
         None if remembered is None else (right - remembered) / asked,
-        bits,
-        None if bits is None else bits / coded,
-        None if not bits else coded * math.log2(classes) / bits,
     )
-
-
-def online_bits(
-    kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
-) -> float:
-    """Bits that tell the labels to someone who has the vectors (Voita and Titov 2020).
-
-    The first block costs log2 C a word; each later block is coded by a probe fitted on all before
-    it. So that a label not met yet has a code too, the probe of n words is mixed with the uniform
-    distribution, which weighs C / (n + C).
-    """
-    count = len(train.y)
-    ends = sorted({max(1, round(share * count)) for share in CODE} | {count})
-    bits = ends[0] * math.log2(classes)
-    for start, end in zip(ends, ends[1:], strict=False):
-        probe = fit_probe(kind, Labelled(train.x[:start], train.y[:start]), dev, classes, seed)
-        shares = probe(train.x[start:end]).softmax(-1)
-        own = shares.gather(1, train.y[start:end, None])[:, 0].double()
-        mixed = (start * own + 1) / (start + classes)  # C / (n + C) · 1 / C, and the rest
-        bits -= float(mixed.log2().sum())
-    return bits
 
 
 # Treebanks --------------------------------------------------------------------------------------
@@ -360,10 +323,10 @@ TaggedCorpus = list[tuple[ConllSentence, WordTokens]]
 """Sentences of a treebank, each with its ids and where its words stand."""
 
 
-def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = None) -> TaggedCorpus:
-    """The sentences that a model has room for; `take` says which token stands for a word."""
+def read_corpus(kit: Kit, sentences: list[ConllSentence]) -> TaggedCorpus:
+    """The sentences that a model has room for."""
     most = max_tokens_of(kit, "probing")
-    take = take or ("last" if kit.model.encoder is None else "first")
+    take: Take = "last" if kit.model.encoder is None else "first"
     corpus = [(one, find_word_tokens(kit.text_tokenizer, *one.text(), take)) for one in sentences]
     filled = [pair for pair in corpus if pair[1].words]
     kept = [pair for pair in filled if len(pair[1].ids) <= most]
@@ -376,21 +339,13 @@ def read_corpus(kit: Kit, sentences: list[ConllSentence], take: Take | None = No
     return kept
 
 
-def choose_taps(kit: Kit, layer: str | int = "all", patterns: Sequence[str] = ()) -> list[str]:
-    """The taps that patterns name, the stream after one block, or the embeddings and all blocks.
+def choose_taps(kit: Kit, layer: str | int = "all") -> list[str]:
+    """The stream after one block, or the embeddings and the stream after all of them.
 
     In a recurrent model the states of each layer stand for blocks. An encoder-decoder reads by its
     encoder.
     """
     pair = kit.model.encoder is not None and kit.model.decoder is not None
-    if patterns:
-        doing = "reading vectors of words"
-        taps = select_taps(kit.hooked, patterns, doing=doing).taps
-        for name in taps:
-            if name == "logits" or (pair and not name.startswith("encoder.")):
-                problem = f"{name}, which belongs to what the model writes"
-                raise UsageError(doing, problem, "taps such as blocks.*.resid_post, of an encoder")
-        return taps
     places = ("embed", "resid_post", "state")
     usual = [n for n in kit.hooked.taps if n.rpartition(".")[2] in places and ".back." not in n]
     taps = [name for name in usual if name.startswith("encoder.") or not pair]
@@ -445,7 +400,7 @@ def probe_labels(
     probes = []
     for label, task in tasks.items():
         test = len(task.parts.test)
-        baselines = {"majority": task.majority() / test, "by word type": task.by_type() / test}
+        baselines = {"majority": task.majority() / test}
         words = {name: len(part) for name, part in task.parts._asdict().items()}
         probes.append(LabelProbe(label, kind, task.names, words, baselines, probed[label]))
     return probes[0] if len(probes) == 1 else LabelProbes(probes)

@@ -53,16 +53,16 @@ def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> AskedText:
     if tokenizer is None or model.config.head.take != "all" or model.head.out is None:
         raise UsageError(doing, "a model that predicts no words", "one that does")
     if model.config.target is not None:
-        ids = check_length(kit, tokenizer.encode(text), doing, text)
+        ids = check_length(kit, tokenizer.encode(text), doing)
         after = tokenizer.encode(begun, special=False, side="target")
         kit.check_room(len(after) + 1)
         return AskedText(ids, begun, written=[start_id(kit.files, kit.config), *after])
     if model.decoder is not None:
-        return AskedText(check_length(kit, prompt_ids(tokenizer, text), doing, text), text)
+        return AskedText(check_length(kit, prompt_ids(tokenizer, text), doing), text)
     mask = tokenizer.specials.get("mask")
     if mask is None or model.config.head.size != getattr(model.config.front, "vocab", None):
         raise UsageError(doing, "an encoder that predicts no words", "a masked language model")
-    ids = check_length(kit, encode_gaps(tokenizer, text, mask, doing), doing, text)
+    ids = check_length(kit, encode_gaps(tokenizer, text, mask, doing), doing)
     gap = ids.index(mask)
     return AskedText(ids, tokenizer.decode(ids[:gap]), gap)
 

@@ -307,8 +307,6 @@ class HeadScores(Result):
     """Tokens of the random half that is repeated."""
     rows: int = shown(table=False)
     seed: int = shown(table=False)
-    measured_on: str | None = shown(title="entropy, distance, norm on")
-    """The text or file that these were measured on; None: the random tokens."""
     heads: list[HeadScore] = shown()
 
 
@@ -398,9 +396,7 @@ class Extraction(Result):
     model: str
     taps: dict[str, dict[str, list[int]]]
     """Of each tap the shape of its rows."""
-    dtype: str
     position: int | str
-    head: int | None
     tokens_of: str
     """Whose tokens the rows are: of the text, or of the source or target."""
     rows: int
@@ -410,7 +406,6 @@ class Extraction(Result):
     """Texts that could not be read."""
     short: int
     """Texts without a token at the position asked for."""
-    texts_sha256: str
     bytes: int
     shards: int
     seconds: float
@@ -605,7 +600,7 @@ class PatchEffects(Result):
     """Mean goal of the clean prompts."""
     corrupted: float
     """Mean goal of the corrupted prompts."""
-    way: Literal["patching", "first order", "paths"]
+    way: Literal["patching", "paths"]
     direction: Literal["denoise", "noise"]
     effects: list[SiteEffect]
     over: Over = shown(json=False)
@@ -772,8 +767,6 @@ class IndirectObjects(Result):
     """The mean difference where three other names stand."""
     thresholds: dict[str, float] | None = shown(optional=True, default=None)
     """From which a head belongs to a class: attention, and effect."""
-    rules: dict[str, str] | None = shown(optional=True, default=None)
-    """What heads of each class do."""
     heads: list[ClassHead] | None = shown(optional=True, default=None)
     """Those that do most first."""
 
@@ -796,11 +789,6 @@ class ProbedTap(Row):
     """Accuracy of the control task, labels drawn at random for each word type."""
     selectivity: float | None = shown("{:+.1%}")
     """Accuracy less that of the control task."""
-    bits: float | None = shown(table=False)
-    """Length of the online code of the training labels."""
-    bits_per_word: float | None = shown("{:.3f}")
-    compression: float | None = shown("{:.2f}")
-    """How many times shorter it is than a uniform code."""
 
 
 @dataclass(frozen=True)
@@ -813,7 +801,7 @@ class LabelProbe(Result):
     words: dict[str, int]
     """Words to train on, to choose by and to test on; no sentence is in two parts."""
     baselines: dict[str, float]
-    """Accuracy of what knows no vectors: the majority label, and each word type's own."""
+    """Accuracy of what knows no vectors: the majority label."""
     taps: list[ProbedTap]
 
 
@@ -837,10 +825,6 @@ class TreeAgreement(Row):
     high: float = shown("{:.1%}")
     distance_spearman: float | None = shown("{:.3f}", title="ρ distance")
     """Spearman's ρ of distances, mean by length of 5 to 50 words; None: there is no such."""
-    depth_spearman: float | None = shown("{:.3f}", title="ρ depth")
-    """Spearman's ρ of depths, likewise."""
-    root: float = shown("{:.1%}")
-    """Share of right roots."""
     edges: int = shown()
     """Edges in all, without punctuation."""
 

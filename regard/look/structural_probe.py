@@ -1,7 +1,8 @@
 """Structural probe: is the tree of a sentence a distance of its vectors? (Hewitt and Manning 2019)
 
 A matrix B is fitted so that |B (h_i − h_j)|² is the number of edges between words i and j of the
-tree, and another so that |B h_i|² is the depth of word i.
+tree. The spanning tree of least length is the guess; edges have no direction, so it is drawn from
+the true root.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +36,6 @@ from regard.look.results import TreeAgreement, TreeProbe
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-Kind = Literal["distance", "depth"]
 Edge = tuple[int, int]
 """Two words, the first one first."""
 
@@ -57,61 +57,55 @@ class DependencyTree(NamedTuple):
 class StructuralProbe(NamedTuple):
     """A fitted matrix, for vectors that are standardised."""
 
-    kind: Kind
     mean: Tensor
     spread: Tensor
     matrix: Tensor  # (k, D)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Vectors (n, D) → squared distances (n, n), or depths (n,)."""
-        return squared_values((x - self.mean) / self.spread @ self.matrix.T, self.kind)
+        """Vectors (n, D) → squared distances (n, n)."""
+        return squared_distances((x - self.mean) / self.spread @ self.matrix.T)
 
 
-def squared_values(z: Tensor, kind: Kind) -> Tensor:
-    """Projected vectors (…, n, k) → squared norms (…, n) or squared distances (…, n, n)."""
+def squared_distances(z: Tensor) -> Tensor:
+    """Projected vectors (…, n, k) → squared distances (…, n, n)."""
     norms = z.square().sum(-1)
-    if kind == "depth":
-        return norms
     square = norms[..., :, None] + norms[..., None, :] - 2 * z @ z.transpose(-1, -2)
     return square.clamp(min=0)  # rounding may leave a little less
 
 
-def gold(tree: DependencyTree, kind: Kind) -> Tensor:
-    """What is to be predicted: edges from each word up to the root, or between every two words."""
+def gold(tree: DependencyTree) -> Tensor:
+    """What is to be predicted (n, n): the number of edges between every two words."""
     above: list[set[int]] = []
     for word in range(len(tree.heads)):
         way = [word]
         while tree.heads[way[-1]] >= 0:
             way.append(tree.heads[way[-1]])
         above.append(set(way))
-    if kind == "depth":
-        return torch.tensor([len(way) - 1 for way in above]).float()
     return torch.tensor([[len(a ^ b) for b in above] for a in above]).float()
 
 
 class Parsed(NamedTuple):
-    """Sentences: their vectors (n, D), and what is to be predicted, (n,) or (n, n)."""
+    """Sentences: their vectors (n, D), and what is to be predicted (n, n)."""
 
     vectors: list[Tensor]
     true: list[Tensor]
 
-    def mean_error(self, matrix: Tensor, some: Tensor, kind: Kind) -> Tensor:
+    def mean_error(self, matrix: Tensor, some: Tensor) -> Tensor:
         """Mean over some sentences of the mean absolute error in each."""
         places = some.tolist()
         z = pad_sequence([self.vectors[n] for n in places], batch_first=True) @ matrix.T
         true = [self.true[n] for n in places]
-        pads = [(0, z.shape[1] - len(each)) * each.dim() for each in true]
+        pads = [(0, z.shape[1] - len(each)) * 2 for each in true]
         wanted = torch.stack([F.pad(each, pad) for each, pad in zip(true, pads, strict=True)])
         shares = [torch.full_like(each, 1 / each.numel()) for each in true]
         weight = torch.stack([F.pad(each, pad) for each, pad in zip(shares, pads, strict=True)])
-        return ((squared_values(z, kind) - wanted).abs() * weight).sum() / len(places)
+        return ((squared_distances(z) - wanted).abs() * weight).sum() / len(places)
 
 
 def fit_structure(
     vectors: Sequence[Tensor],
     trees: Sequence[DependencyTree],
     parts: SentenceSplit,
-    kind: Kind = "distance",
     rank: int | None = None,
     seed: int = 0,
 ) -> StructuralProbe:
@@ -123,69 +117,49 @@ def fit_structure(
     train, dev = (
         Parsed(
             [(vectors[n] - mean) / spread for n in part.tolist()],
-            [gold(trees[n], kind).to(mean) for n in part.tolist()],
+            [gold(trees[n]).to(mean) for n in part.tolist()],
         )
         for part in (parts.train, parts.dev)
     )
     width = len(mean)
     rank = min(rank or width, width)
     usual = sum(float(each.sum()) for each in train.true) / sum(t.numel() for t in train.true)
-    each = rank * width * (2 if kind == "distance" else 1)
-    size = math.sqrt(max(usual, 1e-6) / each)  # the first guesses are right in the mean
+    size = math.sqrt(
+        max(usual, 1e-6) / (2 * rank * width)
+    )  # the first guesses are right in the mean
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
 
-    losses = [
-        (partial(part.mean_error, matrix, kind=kind), len(part.true)) for part in (train, dev)
-    ]
+    losses = [(partial(part.mean_error, matrix), len(part.true)) for part in (train, dev)]
     (kept,) = descend([matrix], losses, ROWS, size * RATE, generator)
-    return StructuralProbe(kind, mean, spread, kept)
+    return StructuralProbe(mean, spread, kept)
 
 
 # Grading ----------------------------------------------------------------------------------------
 
 
-class PredictedTree(NamedTuple):
-    """What a probe says of one sentence: distances (n, n) and depths (n,)."""
-
-    distances: Tensor
-    depths: Tensor
-
-    def root(self, tree: DependencyTree) -> int:
-        """The word that is least deep."""
-        return min(tree.counted, key=lambda word: float(self.depths[word]))
-
-    def heads(self, tree: DependencyTree) -> list[int]:
-        """The spanning tree of the words that count; −1 is its root, −2 are words outside it."""
-        return spanning_tree(self.distances, self.root(tree), tree.counted)
+def guess_heads(distances: Tensor, tree: DependencyTree) -> list[int]:
+    """The spanning tree of the words that count; −1 is its root, −2 are words outside it."""
+    root = tree.heads.index(-1)
+    return spanning_tree(distances, root if root in tree.counted else tree.counted[0], tree.counted)
 
 
-def compare_trees(
-    guesses: Sequence[PredictedTree], trees: Sequence[DependencyTree]
-) -> TreeAgreement:
-    """How far guesses are right; edges and roots only of sentences in which words count."""
-    by_length: dict[int, tuple[list[float], list[float]]] = {}
-    edges = every = roots = sentences = 0
+def compare_trees(guesses: Sequence[Tensor], trees: Sequence[DependencyTree]) -> TreeAgreement:
+    """How far distances (n, n) are right; edges only of sentences in which words count."""
+    by_length: dict[int, list[float]] = {}
+    edges = every = 0
     for guess, tree in zip(guesses, trees, strict=True):
-        distances, depths = by_length.setdefault(len(tree.heads), ([], []))
-        rows = zip(guess.distances.tolist(), gold(tree, "distance").tolist(), strict=True)
-        distances += [spearman(guessed, true) for guessed, true in rows]
-        depths.append(spearman(guess.depths.tolist(), gold(tree, "depth").tolist()))
+        rows = zip(guess.tolist(), gold(tree).tolist(), strict=True)
+        correlations = by_length.setdefault(len(tree.heads), [])
+        correlations += [spearman(guessed, true) for guessed, true in rows]
         if tree.counted:
             true_edges = {edge for edge in tree_edges(tree.heads) if set(edge) <= set(tree.counted)}
-            guessed_edges = tree_edges(guess.heads(tree))
+            guessed_edges = tree_edges(guess_heads(guess, tree))
             edges, every = edges + len(guessed_edges & true_edges), every + len(true_edges)
-            if tree.heads.index(-1) in tree.counted:
-                roots += guess.root(tree) == tree.heads.index(-1)
-                sentences += 1
-    means = [
-        [sum(pair[n]) / len(pair[n]) for length, pair in by_length.items() if length in LENGTHS]
-        for n in (0, 1)
-    ]
-    distance, depth = (sum(each) / len(each) if each else None for each in means)
+    means = [sum(each) / len(each) for length, each in by_length.items() if length in LENGTHS]
+    distance = sum(means) / len(means) if means else None
     low, high = share_interval(edges, every)
-    uuas, root = edges / every if every else 0.0, roots / sentences if sentences else 0.0
-    return TreeAgreement(None, uuas, low, high, distance, depth, root, every)
+    return TreeAgreement(None, edges / every if every else 0.0, low, high, distance, every)
 
 
 def probe_structure(
@@ -194,18 +168,15 @@ def probe_structure(
     parts: SentenceSplit,
     rank: int | None = None,
     seed: int = 0,
-) -> tuple[TreeAgreement, list[PredictedTree]]:
-    """Both probes of one place: their grade on the test sentences, and what they say of each."""
+) -> tuple[TreeAgreement, list[Tensor]]:
+    """The probe of one place: its grade on the test sentences, and what it says of each."""
     if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
         problem = "no sentence of two words to train on"
         raise DataError(
             "fitting a structural probe", problem, "sentences of words", "more sentences"
         )
-    fitted = [
-        fit_structure(vectors, trees, parts, kind, rank, seed) for kind in ("distance", "depth")
-    ]
-    test = parts.test.tolist()
-    guesses = [PredictedTree(*(probe(vectors[n]).cpu() for probe in fitted)) for n in test]
+    probe, test = fit_structure(vectors, trees, parts, rank, seed), parts.test.tolist()
+    guesses = [probe(vectors[n]).cpu() for n in test]
     return compare_trees(guesses, [trees[n] for n in test]), guesses
 
 
@@ -259,11 +230,10 @@ def probe_trees(
     path: str | Path,
     taps: Sequence[str],
     rank: int = 64,
-    show: int = 1,
 ) -> TreeProbe:
     """How far trees of the treebank at `path` can be read off the vectors of each tap.
 
-    The trees of the first test sentences, `show` of them, are drawn beside those of the best tap.
+    The tree of the first test sentence is drawn beside that of the best tap.
     """
     whole = [  # a tree has no gaps
         (one, row) for one, row in corpus if len(row.words) == len(one.forms) <= MAX_WORDS
@@ -272,10 +242,10 @@ def probe_trees(
     parts = split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
-    chains = [PredictedTree((row[:, None] - row).abs(), row) for row in rows]
+    chains = [(row[:, None] - row).abs() for row in rows]
     chain = compare_trees(chains, [gold[n] for n in test])
     probed: list[TreeAgreement] = []
-    guesses: list[list[PredictedTree]] = []
+    guesses: list[list[Tensor]] = []
     tokens = [row for _, row in whole]
     for tap, x in tap_vectors(kit, tokens, taps):
         vectors = x.split([len(row.columns) for row in tokens])
@@ -283,11 +253,9 @@ def probe_trees(
         guesses.append(predicted)
         probed.append(replace(agreement, tap=tap))
     best = max(range(len(probed)), key=lambda n: probed[n].uuas)
-    drawn = [
-        draw_trees(whole[n][0].forms, gold[n], guesses[best][k]) for k, n in enumerate(test[:show])
-    ]
+    drawn = draw_trees(whole[test[0]][0].forms, gold[test[0]], guesses[best][0])
     counts = {name: len(part) for name, part in parts._asdict().items()}
-    return TreeProbe(counts, len(corpus) - len(whole), rank, chain, probed, taps[best], drawn)
+    return TreeProbe(counts, len(corpus) - len(whole), rank, chain, probed, taps[best], [drawn])
 
 
 def counted_tree(path: str | Path, sentence: ConllSentence) -> DependencyTree:
@@ -302,12 +270,11 @@ def counted_tree(path: str | Path, sentence: ConllSentence) -> DependencyTree:
     return DependencyTree(heads_of(path, sentence), counted)
 
 
-def draw_trees(words: Sequence[str], tree: DependencyTree, guess: PredictedTree) -> tuple[str, str]:
+def draw_trees(words: Sequence[str], tree: DependencyTree, guess: Tensor) -> tuple[str, str]:
     """The true tree and the predicted one, the latter without punctuation marks."""
     if not tree.counted:
         return tree_lines(words, tree.heads), ""
-    heads, true = guess.heads(tree), tree_edges(tree.heads)
-    wrong = {n for n, head in enumerate(heads) if (min(n, head), max(n, head)) not in true}
-    if tree.heads[guess.root(tree)] == -1:
-        wrong.discard(guess.root(tree))
+    heads, true = guess_heads(guess, tree), tree_edges(tree.heads)
+    edges = {n: (min(n, head), max(n, head)) for n, head in enumerate(heads) if head >= 0}
+    wrong = {n for n, edge in edges.items() if edge not in true}
     return tree_lines(words, tree.heads), tree_lines(words, heads, wrong)

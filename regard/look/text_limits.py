@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from regard.data.pairs import shorten
 from regard.errors import DataError, UsageError
 from regard.heap import free_memory
 from regard.model.cost import RunShape, count_memory, kept_bytes
@@ -36,37 +34,16 @@ def max_tokens_of(kit: Kit, doing: str, side: Side = "source", asked: int | None
     return table or max(front.config.length or 0, LONGEST)
 
 
-def check_length(
-    kit: Kit,
-    ids: list[int],
-    doing: str,
-    text: str = "",
-    side: Side = "source",
-    asked: int | None = None,
-) -> list[int]:
-    """The ids of a text, if there are any and no more than fit; else up to where it does.
-
-    `asked` is the most tokens that a call allows, where it says so.
-    """
+def check_length(kit: Kit, ids: list[int], doing: str, side: Side = "source") -> list[int]:
+    """The ids of a text, if there are any and no more than the model reads."""
     if not ids:
         raise DataError(doing, "no tokens in the text", "at least one")
-    most = max_tokens_of(kit, doing, side, asked)
-    if len(ids) <= most:
-        return ids
-    ends = [end for _, end in kit.text_tokenizer.offsets(text, special=False, side=side)]
-    spare = len(ids) - most
-    fits = ends[len(ends) - spare - 1] if spare < len(ends) else 0
-    fix = [f"a shorter text: up to {shorten(text[:fits][-20:])!r} it fits"] if fits else []
-    fix += ["a larger --max-tokens"] if most == asked else []
-    expected = f"at most {most:,}" + ("" if most == asked else ", which this model reads")
-    what = "text" if kit.model.config.target is None else side
-    raise DataError(doing, f"a {what} of {len(ids):,} tokens", expected, "; ".join(fix))
-
-
-def free_bytes(kit: Kit) -> int:
-    """What a run may take beside the weights."""
-    free = free_memory(kit.device.type)
-    return 1 << 62 if free is None else free
+    most = max_tokens_of(kit, doing, side)
+    if len(ids) > most:
+        what = "text" if kit.model.config.target is None else side
+        problem = f"a {what} of {len(ids):,} tokens"
+        raise DataError(doing, problem, f"at most {most:,}, which this model reads")
+    return ids
 
 
 def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:
@@ -86,15 +63,10 @@ def check_memory(kit: Kit, length: int, doing: str, maps: int = 0, gradients: bo
     def needed(tokens: int) -> int:
         return run_bytes(kit, tokens, gradients) + MAP_BYTES * maps * tokens**2
 
-    free = free_bytes(kit)
-    if (takes := needed(length)) > free:
+    takes, free = needed(length), free_memory(kit.device.type)
+    if free is not None and takes > free:
         problem = f"{length:,} tokens, which take {human_bytes(takes)}"
-        most = longest_that_fits(length, needed, free)
+        most = bisect_right(range(1, length), free, key=needed)
         expected = f"at most {most:,}, which fit into {human_bytes(free)}"
         raise DataError(doing, problem, expected, "a shorter text")
     return takes
-
-
-def longest_that_fits(length: int, needed: Callable[[int], int], free: int) -> int:
-    """The most tokens, fewer than `length`, that need no more than is free."""
-    return max(0, bisect_right(range(1, length), free, key=needed))

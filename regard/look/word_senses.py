@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 DOING = "embedding"
 SHOWN = 10  # lines without the word that are named
-LEAD = 1e-6  # cosines that differ by less are equal
 
 
 class WordLine(NamedTuple):
@@ -42,7 +40,7 @@ class WordLine(NamedTuple):
 
 
 def study_word(
-    model: Kit | WordVectors,
+    kit: Kit,
     name: str,
     word: str,
     files: Sequence[str | Path],
@@ -53,13 +51,7 @@ def study_word(
     left = list[LeftOut]()
     paths = list(map(str, find_files([str(file) for file in files])))
     lines = find_word(word, paths, left)
-    if isinstance(model, WordVectors):
-        uses = [line.place for line in lines for other in line.names if not other]
-        row = model.row(word)  # one vector, whatever the sentence
-        x = torch.from_numpy(model.matrix[[row] * len(uses)])
-        layers = [compare_uses("static", x, uses, model, [row], top)]
-    else:
-        uses, layers = read_layers(model, word, lines, left, layer or "last", top)
+    uses, layers = read_layers(kit, word, lines, left, layer or "last", top)
     for line in left[:SHOWN]:
         note(f"left out: {line.file}:{line.line}: {line.why}")
     if len(left) > SHOWN:
@@ -117,7 +109,7 @@ def read_layers(
     def compare(name: str, x: Tensor) -> SenseLayer:
         x = group_means(x.float().cpu(), owner)  # tokens → words
         others = group_means(x[rest], [types[names[k]] for k in rest])
-        return compare_uses(name, x[own], uses, WordVectors(list(types), others.numpy()), [], top)
+        return compare_uses(name, x[own], uses, WordVectors(list(types), others.numpy()), top)
 
     ids = torch.tensor([row.ids[column] for _, row in read for column in row.columns])
     rows = [row for _, row in read]
@@ -127,24 +119,18 @@ def read_layers(
 
 
 def compare_uses(
-    name: str, x: Tensor, uses: list[WordUse], table: WordVectors, without: list[int], top: int
+    name: str, x: Tensor, uses: list[WordUse], table: WordVectors, top: int
 ) -> SenseLayer:
     """Cosines of the uses (N, D), and the words of a table that are nearest to each file's."""
     files = list(dict.fromkeys(use.file for use in uses))
     sense = [files.index(use.file) for use in uses]
-    cosines, own = sense_cosines(x, sense), torch.tensor(sense)[:, None]
-    rival = cosines.scatter(1, own, -torch.inf).amax(1, keepdim=True)
-    apart = own[cosines.gather(1, own) > rival + LEAD].bincount(minlength=len(files)).tolist()
+    cosines = sense_cosines(x, sense)
     near = F.normalize(group_means(x, sense), dim=1).numpy() @ table.unit.T  # (files, words)
-    others = [np.delete(near, k, 0).max(0) for k in range(len(files))] if len(files) > 1 else near
-    nearer = [table.best(a - b, without, top) for a, b in zip(near, others, strict=True)]
     return SenseLayer(
         name,
         group_means(cosines, sense).tolist(),  # (files, files)
         cosines.tolist(),
-        apart if len(files) > 1 else [None],
-        [[n.to_dict() for n in table.best(row, without, top)] for row in near],
-        [[n.to_dict() for n in row if n.score > LEAD] for row in nearer],
+        [[n.to_dict() for n in table.best(row, [], top)] for row in near],
     )
 
 

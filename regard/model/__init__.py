@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from regard.errors import UsageError, did_you_mean
+from regard.errors import UsageError
 from regard.model.results import Catalogue, CountedInfo, ModelInfo, Plan, ShippedModel
 from regard.verbs import Alias, Amount, Count, ModelLike, verb
 
@@ -49,18 +49,15 @@ def info(model: ModelLike, *, taps: bool = False) -> ModelInfo | CountedInfo:
 
 
 @verb
-def models(word: str | None = None) -> Catalogue:
+def models() -> Catalogue:
     """Models in the box, presets by four axes, architectures that open.
 
-    Args:
-        word: list only what has this word in its name or in one of its axes, such as rotary.
-
     Example:
-        >>> [preset.name for preset in regard.models("speech").presets]
-        ['whisper-tiny', 'whisper-base']
+        >>> regard.models().presets[0].name
+        'gpt2'
         $ regard models
-        $ regard models rotary
-        $ regard models "masked tokens" --json
+        $ regard models --json
+        $ regard models --save models.html
     """
     from regard.interop.families import FAMILIES
     from regard.model.presets import PRESETS, classify
@@ -73,30 +70,8 @@ def models(word: str | None = None) -> Catalogue:
         else ShippedModel(name, f"{KNOWN[name]} (not in this installation)", None)
         for name in sorted({*KNOWN, *folders})
     ]
-    presets = [classify(name) for name in PRESETS]
     families = {table.family: list(table.variants) for table in FAMILIES}
-    if word is None:
-        return Catalogue(models, presets, families)
-
-    def has_word(*texts: object) -> bool:
-        return word.lower() in " ".join(map(str, texts)).lower()
-
-    shown = Catalogue(
-        [model for model in models if has_word(model.name, model.does)],
-        [preset for preset in presets if has_word(*preset.to_dict().values())],
-        {name: classes for name, classes in families.items() if has_word(name, classes)},
-    )
-    if not any((shown.models, shown.presets, shown.architectures)):
-        axes = {
-            word
-            for one in presets
-            for axis in one.to_dict().values()
-            for word in str(axis).split(", ")
-        }
-        fix = did_you_mean(word, [*families, *PRESETS, *sorted(axes)], otherwise="regard models")
-        problem = f"nothing has {word!r} in its name or axes"
-        raise UsageError("listing models", problem, "a name, or a word of the table", fix)
-    return shown
+    return Catalogue(models, [classify(name) for name in PRESETS], families)
 
 
 @verb

@@ -1,4 +1,4 @@
-"""Precision of the matrix products on a CPU: weights packed once for a kernel, and undone.
+"""int8 products on a CPU: weights packed once for a kernel, and undone.
 
 `set_precision(model, "int8")` replaces linear maps in place by maps that keep `weight` and `bias`
 under their names. Everything else goes on in float32: embeddings, norms, attention, taps. What is
@@ -8,8 +8,6 @@ saved are the float weights, and `set_precision(model, None)` gives the plain ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,38 +15,27 @@ from torch import Tensor, nn
 from regard.core.attention import Attention
 from regard.core.norm import LayerNorm
 from regard.core.position import Alibi, RelativeBias
-from regard.errors import UsageError, did_you_mean
+from regard.errors import UsageError
 from regard.heap import give_back_memory, large_apart
 from regard.model.int8 import int8_map
 from regard.model.model import Model
 from regard.native.inference import attend, library, normalise
 
-Precision = Literal["fp32", "bf16", "int8"]
 Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)
 UNDO = "set_precision(model, None) first"
 PLAIN = "load it with precision=None"
 
 
-def set_precision(model: nn.Module, precision: str | None, names: str = "*") -> None:
-    """Compute the linear maps whose names match a pattern in fp32, bf16 or int8.
-
-    fp32 is the same mathematics on re-ordered weights; None is plain linear maps again.
-    """
-    if precision not in (None, *get_args(Precision)):
-        fix = did_you_mean(str(precision), get_args(Precision))
-        raise UsageError("setting the precision", repr(precision), "fp32, bf16, int8 or None", fix)
-    linears = {
-        name: module
-        for name, module in model.named_modules()
-        if type(module) in (nn.Linear, PackedLinear) and fnmatchcase(name, names)
-    }
-    if not linears:
-        raise UsageError("setting the precision", f"no linear map named {names!r}", "one or more")
+def set_precision(model: nn.Module, precision: str | None) -> None:
+    """Compute the linear maps in int8; None is plain linear maps again."""
+    if precision not in (None, "int8"):
+        raise UsageError("setting the precision", repr(precision), "int8 or None")
+    linears = {n: m for n, m in model.named_modules() if type(m) in (nn.Linear, PackedLinear)}
     if precision is not None:
-        check_packable(model, precision)
+        check_packable(model)
     for name, linear in linears.items():
         assert isinstance(linear, nn.Linear)
-        new = like(linear) if precision is None else PackedLinear(linear, precision)
+        new = like(linear) if precision is None else PackedLinear(linear)
         owner, _, last = name.rpartition(".")
         setattr(model.get_submodule(owner), last, new)
     model.requires_grad_(precision is None)  # packed kernels have no gradients
@@ -74,7 +61,7 @@ def same_in_any_company(model: Model) -> bool:
             if taken or module.kernel is not attend or module.width % 16:
                 return False
         elif isinstance(module, nn.Linear):
-            if not isinstance(module, PackedLinear) or module.precision != "int8":
+            if not isinstance(module, PackedLinear):
                 return False
         elif isinstance(module, nn.Conv1d | nn.Conv2d | RelativeBias | Alibi):
             return False  # patches and sound; a bias on the scores, which the kernel does not take
@@ -83,7 +70,7 @@ def same_in_any_company(model: Model) -> bool:
 
 def packed_in_int8(model: nn.Module) -> bool:
     """Whether linear maps of a model run in int8."""
-    return any(isinstance(m, PackedLinear) and m.precision == "int8" for m in model.modules())
+    return any(isinstance(m, PackedLinear) for m in model.modules())
 
 
 def forget_weights(model: Model) -> None:
@@ -107,9 +94,9 @@ def forget_weights(model: Model) -> None:
     give_back_memory()
 
 
-def check_packable(model: nn.Module, precision: str) -> None:
+def check_packable(model: nn.Module) -> None:
     """Packed weights are float32, on a CPU, and not being trained."""
-    doing = f"setting the precision to {precision}"
+    doing = "setting the precision to int8"
     for name, parameter in model.named_parameters():
         if parameter.device.type != "cpu":
             fix = "fp32 or bf16; or --device cpu"
@@ -119,28 +106,6 @@ def check_packable(model: nn.Module, precision: str) -> None:
             raise UsageError(doing, fault, "float32 weights", "regard.load(…, dtype='float32')")
     if model.training:
         raise UsageError(doing, "a model in training", "one that is not", "model.eval()")
-
-
-def pack(weight: Tensor, bias: Tensor | None, precision: str) -> Map:
-    """The map of weight (N, K) and bias (N,) in a kernel's own form."""
-    if precision == "int8":
-        return int8_map(weight, bias)
-    return float_map(weight, bias, torch.bfloat16 if precision == "bf16" else torch.float32)
-
-
-def float_map(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Map:
-    """A product over re-ordered weights: oneDNN reads them in the order in which they lie."""
-    low = weight.detach().to(dtype)
-    added = None if bias is None else bias.detach().to(dtype, copy=True)
-    if not torch.backends.mkldnn.is_available():
-        return lambda x: nn.functional.linear(x.to(dtype), low, added).float()
-    held = torch.ops.mkldnn._reorder_linear_weight(low, None)
-
-    def run(x: Tensor) -> Tensor:
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(x.to(dtype), held, added, "none", [], "")
-        return out.float()
-
-    return run
 
 
 def join_maps(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
@@ -155,15 +120,15 @@ def join_maps(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
 class PackedProduct:
     """One or more linear maps of one input as one product; packed when it is first used."""
 
-    def __init__(self, maps: Sequence[nn.Linear], precision: str) -> None:
-        self.maps, self.precision = list(maps), precision
+    def __init__(self, maps: Sequence[nn.Linear]) -> None:
+        self.maps = list(maps)
         self.sizes = [linear.out_features for linear in maps]
         self.run: Map | None = None
 
     def product(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N), N the outputs of all maps, in float32."""
         if x.requires_grad and torch.is_grad_enabled():
-            fault = f"a model that computes in packed {self.precision}"
+            fault = "a model that computes in packed int8"
             raise UsageError("taking gradients", fault, "plain linear maps", PLAIN)
         return self.prepare()(x)
 
@@ -171,7 +136,7 @@ class PackedProduct:
         """The packed product, made now if it was not yet."""
         if self.run is None:
             with torch.inference_mode(False):  # it outlives a search that needs it first
-                self.run = pack(*join_maps(self.maps), self.precision)
+                self.run = int8_map(*join_maps(self.maps))
         return self.run
 
     def __call__(self, x: Tensor) -> list[Tensor]:
@@ -182,11 +147,10 @@ class PackedProduct:
 class PackedLinear(nn.Linear):
     """A linear map computed from packed weights; `weight` and `bias` stay as they were."""
 
-    def __init__(self, linear: nn.Linear, precision: str) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__(linear.in_features, linear.out_features, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        self.precision = precision
-        self.packed = PackedProduct([self], precision)
+        self.packed = PackedProduct([self])
         super().train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -196,14 +160,12 @@ class PackedLinear(nn.Linear):
     def train(self, mode: bool = True) -> PackedLinear:
         """Refused: packed weights would not follow the training."""
         if mode:
-            fault = f"a model that computes in {self.precision}"
+            fault = "a model that computes in int8"
             raise UsageError("training", fault, "plain linear maps", UNDO)
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLinear:
-        raise UsageError(
-            "moving or converting a model", f"one that computes in {self.precision}", fix=UNDO
-        )
+        raise UsageError("moving or converting a model", "one that computes in int8", fix=UNDO)
 
 
 def like(linear: nn.Linear) -> nn.Linear:
@@ -214,7 +176,5 @@ def like(linear: nn.Linear) -> nn.Linear:
 
 
 def join(*maps: nn.Linear) -> PackedProduct | None:
-    """Packed maps of one input as one product; None when they are plain or unlike."""
-    kinds = {m.precision if isinstance(m, PackedLinear) else None for m in maps}
-    precision = kinds.pop()
-    return None if kinds or precision is None else PackedProduct(maps, precision)
+    """Packed maps of one input as one product; None when one of them is plain."""
+    return PackedProduct(maps) if all(isinstance(m, PackedLinear) for m in maps) else None

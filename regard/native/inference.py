@@ -124,11 +124,6 @@ class NativeMap:
         return out
 
 
-def pack_native(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> NativeMap:
-    """A map that rounds its inputs to so many levels, which are those of the kernel."""
-    return NativeMap(weight, step, bias)
-
-
 def to_levels(weight: Tensor) -> tuple[Tensor, Tensor] | None:
     """`to_levels` of model/int8.py; None where the kernel does not fit."""
     kernels = library()

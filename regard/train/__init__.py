@@ -603,20 +603,19 @@ def verify(
 
 
 @verb
-def replay(path: File, *, keep: str | Path | None = None) -> Replay:
+def replay(path: File) -> Replay:
     """Train again what a receipt tells of, and compare.
 
     Args:
         path: a receipt.json, or the folder of a run.
-        keep: keep the new run here.
 
     Example:
         >>> regard.replay("run").match
         True
         $ regard replay run/receipt.json
         $ regard replay run --json
-        $ regard replay run/receipt.json --keep folder
+        $ regard replay circuit.json
     """
     from regard.train.reproduction import replay_receipt
 
-    return replay_receipt(Path(path), None if keep is None else Path(keep))
+    return replay_receipt(Path(path))

@@ -119,8 +119,6 @@ class TrainConfig(Config):
     """Label smoothing."""
     dropout: BelowOne = 0.0
     """Dropout on each part and on the embeddings."""
-    r_drop: FromZero = 0.0
-    """Weight of R-Drop: two draws of dropout should agree (5 is usual); takes twice the time."""
     precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
     """Of the matrix products; weights and optimizer stay float32. fp8 needs a recent GPU."""
     compile: bool = False
@@ -177,8 +175,6 @@ class DataConfig(Config):
     """mlm: share of the tokens to be predicted."""
     prompts: tuple[str, ...] = ()
     """Texts that samples go on from; without them beginnings from the validation data."""
-    tensorboard: bool = False
-    """Write curves for TensorBoard into the run folder too."""
 
 
 @dataclass(frozen=True)

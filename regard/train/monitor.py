@@ -1,4 +1,4 @@
-"""What is seen of a run: progress on stderr, log.txt, and curves for TensorBoard."""
+"""What is seen of a run: progress on stderr and log.txt."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.ambient import Progress, note
-from regard.errors import RegardError
 from regard.result import human_bytes, human_time
 from regard.train.config import TrainConfig
 
@@ -18,7 +17,7 @@ SMOOTH = 0.98  # share of the smoothed loss that a step keeps
 
 
 class Monitor:
-    """Tells a person, log.txt and TensorBoard how a run goes; of several processes the first."""
+    """Tells a person and log.txt how a run goes; of several processes the first."""
 
     def __init__(
         self, folder: Path, config: TrainConfig, leads: bool = True, unit: str = "tokens"
@@ -30,7 +29,6 @@ class Monitor:
         self.step = 0
         self.pace: float | None = None
         self.reports = 0
-        self.board: Any = None
 
     def say(self, text: str) -> None:
         """A message for the person and for the log."""
@@ -52,10 +50,6 @@ class Monitor:
 
     def report(self, line: dict[str, Any]) -> None:
         """One line of metrics, as the trainer gives it."""
-        if self.board is not None:
-            for name in ("loss", "nll", "lr", "norm", "tokens_per_s", "valid_nll"):
-                if name in line:
-                    self.board.add_scalar(name, line[name], line["step"])
         if "valid_nll" in line:
             text = f"step {line['step']}: validation {line['valid_nll']:.4f}"
             text += f" over {line['valid_tokens']:,} {self.unit}"
@@ -96,20 +90,9 @@ class Monitor:
             parts.append(f"end in {left}, checkpoint in {save}")
         return ", ".join(parts)
 
-    def open_board(self) -> None:
-        """Write for TensorBoard too."""
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            found, fix = "tensorboard is not installed", "pip install tensorboard"
-            raise RegardError("opening TensorBoard", found, "the package", fix) from None
-        self.board = SummaryWriter(str(self.folder / "tensorboard"))
-
     def stop(self) -> None:
         """Take the live line away."""
         self.progress.stop()
-        if self.board is not None:
-            self.board.close()
 
 
 def resident() -> int:

@@ -17,8 +17,7 @@ import torch
 
 import regard.train
 from regard.ambient import Progress, current, progress, settings
-from regard.errors import DataError, RegardError, UsageError
-from regard.files import is_taken
+from regard.errors import DataError, RegardError
 from regard.receipt import changed_files, compare, first_difference, read_receipt
 from regard.train.results import Kill, Replay, ResumeCheck, read_metrics
 from regard.train.settings import CONFIG, to_toml
@@ -163,7 +162,7 @@ def write_corpus(folder: Path, kind: str) -> Path:
 # Receipts -----------------------------------------------------------------------------------------
 
 
-def replay_receipt(path: Path, keep: Path | None) -> Replay:
+def replay_receipt(path: Path) -> Replay:
     """Train, measure or look again as a receipt tells, and compare; a run in another folder."""
     before, doing = read_receipt(path), f"replaying {path}"
     if wrong := changed_files(before["data"]):
@@ -176,10 +175,8 @@ def replay_receipt(path: Path, keep: Path | None) -> Replay:
             again = call_again(getattr(getattr(regard, room), name), before["config"]).to_dict()
         differs = first_difference(before["results"], again)
         return Replay(differs is None, differs or "all figures agree within 1 %", again)
-    if keep is not None and is_taken(keep):
-        raise UsageError(doing, f"{keep} is there already", "a new folder")
     with TemporaryDirectory(prefix="regard-replay-") as name:
-        folder = keep or Path(name) / "run"
+        folder = Path(name) / "run"
         threads = torch.get_num_threads()
         torch.set_num_threads(before.get("threads") or threads)  # sums are rounded by their split
         try:

@@ -49,7 +49,7 @@ from regard.tune.adapter_folder import identify_base
 from regard.tune.lora import attach, train_beside
 
 OPENING = "opening the run's folder"
-FREE_KEYS = (*FREE, "device", "prompts", "tensorboard")
+FREE_KEYS = (*FREE, "device", "prompts")
 ITEM = 4  # bytes: weights, gradients and optimizer are float32
 
 
@@ -222,8 +222,6 @@ def open_folder(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) 
         monitor.say(f"{plan.world.size} processes, {how}")
     elif plan.train.shard:
         monitor.say("one process: --shard has nothing to share; start several with torchrun")
-    if plan.data.tensorboard:
-        monitor.open_board()
 
 
 def clear_folder(folder: Path, monitor: Monitor) -> None:

@@ -177,7 +177,7 @@ def merge(model: nn.Module) -> None:
     """Write the adapters, each by its share, into the weights of their maps, and take them off."""
     for path, linear in adapted(model).items():
         if linear.packed is not None:
-            fault, fix = f"{path} in {linear.packed.precision}", "load it with precision=None"
+            fault, fix = f"{path} in int8", "load it with precision=None"
             raise UsageError("merging adapters", fault, "plain linear maps", fix)
         with torch.no_grad():
             linear.weight.copy_(linear.merged())

@@ -13,7 +13,6 @@ from regard.decode.constraints import at_least, ban, begin_with, no_repeat
 from regard.decode.exhaustive import exhaustive
 from regard.decode.sampling import Ends
 from regard.errors import UsageError
-from regard.native import inference
 from tests.decode.toy import Toy, beam, generate, hashed, scored, table_rule
 
 # beam --------------------------------------------------------------------------------------------
@@ -69,40 +68,6 @@ def test_the_optimum_is_found_more_often_with_a_wider_beam():
             hits += beam(Toy(rule), START, 5, (), config)[0][0].tokens == best.tokens
         rate[width] = hits
     assert rate[1] < rate[2] < rate[4] <= rate[16] and rate[16] >= 48, rate
-
-
-@pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("penalty", PENALTIES)
-def test_the_short_way_of_living_prefixes_changes_nothing(penalty, width, monkeypatch):
-    """Sources that end early, late and never, side by side."""
-    short = []
-
-    def counted(*given):
-        short.append(1)
-        return living(*given)
-
-    living = module.advance_living
-    monkeypatch.setattr(module, "advance_living", counted)
-    start = torch.arange(8)[:, None]
-    for seed in range(20):
-        step = (
-            Toy(hashed(9, seed)),
-            start,
-            [1, 2, 3, 4, 9, 9, 9, 9],
-            {0, 3},
-            BeamConfig(width, width, penalty),
-        )
-        found = beam(*step)
-        with monkeypatch.context() as plain:
-            plain.setattr(inference, "row_summary", lambda *given: None)
-            plain.setattr(torch.compiler, "is_compiling", lambda: True)  # takes the long way
-            wanted = beam(Toy(hashed(9, seed)), *step[1:])
-        assert words(found) == words(wanted)
-        for ours, theirs in zip(found, wanted, strict=True):
-            for one, other in zip(ours, theirs, strict=True):
-                assert one.score == pytest.approx(other.score, abs=1e-5)
-                assert one.finished == other.finished
-    assert short
 
 
 def test_it_finds_what_greedy_misses():

@@ -189,10 +189,6 @@ def test_what_is_left_to_others() -> None:
     assert not fits()
     block.residual = True
     assert fits()
-    set_precision(model, "fp32")
-    assert not fits()
-    set_precision(model, "int8")
-    assert fits()
     set_precision(model, None)
     assert not fits()
 

@@ -219,7 +219,7 @@ def test_a_row_alone_and_among_others(name: str, how: BeamConfig | None, precisi
     assert len({tuple(row[0].tokens) for row in together}) > 8 and 0 < over < 32
 
 
-@pytest.mark.parametrize("precision", [None, "fp32", "int8"])
+@pytest.mark.parametrize("precision", [None, "int8"])
 @pytest.mark.parametrize("how", SEARCHES)
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("apart", [False, True])

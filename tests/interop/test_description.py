@@ -103,15 +103,3 @@ def test_presets_stand_on_the_four_axes_of_the_survey():
     assert (bert.architecture, bert.pretraining) == ("encoder", "masked tokens")
     assert presets["whisper-tiny"].application == "speech to text"
     assert presets["t5-small"].architecture == "encoder-decoder"
-
-
-def test_models_are_listed_by_a_word_of_an_axis_and_others_are_told():
-    assert {preset.pretraining for preset in regard.models("masked").presets} == {
-        "masked tokens",
-        "masked spans",
-    }
-    assert [model.name for model in regard.models("fr-en").models] == ["fr-en"]
-    assert regard.models("qwen").architectures and not regard.models("qwen").models
-    with pytest.raises(UsageError, match="gtp2") as caught:
-        regard.models("gtp2")
-    assert "gpt2" in caught.value.fix

@@ -21,7 +21,7 @@ from regard.interop.folder import SINGLE, FolderSource, to_whole
 from regard.kit import Kit
 from regard.model import int8, presets
 from regard.model.config import ModelConfig
-from regard.model.int8 import Kernel, Product, int8_map
+from regard.model.int8 import Product, int8_map
 from regard.model.model import Model
 from tests.parity.compare import randomise
 
@@ -77,12 +77,12 @@ def packed(weight: Tensor, monkeypatch: pytest.MonkeyPatch) -> tuple[Tensor, Ten
     """The whole numbers and steps that an int8 product would compute with."""
     seen: list[tuple[Tensor, Tensor]] = []
 
-    def pack(whole: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
+    def pack(whole: Tensor, step: Tensor, bias: Tensor | None) -> Product:
         seen.append((whole, step))
         return lambda x: x
 
     with monkeypatch.context() as patch:
-        patch.setattr(int8, "find_kernel", lambda: Kernel(pack, 127))
+        patch.setattr(int8, "find_kernel", lambda: pack)
         int8_map(weight, None)
     return seen[0]
 

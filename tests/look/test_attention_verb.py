@@ -86,7 +86,6 @@ def test_a_masked_model_and_a_picture(masker, tmp_path):  # noqa: F811
         ({"stack": "cross"}, UsageError, "one of decoder"),
         ({"stack": "corss"}, UsageError, "did you mean cross"),
         ({"target": "a target"}, UsageError, "an encoder-decoder"),
-        ({"max_tokens": 2}, DataError, "at most 2"),
         ({"text": TEXT * 20}, DataError, "at most 40, which this model reads"),
         ({"text": ""}, DataError, "an empty text"),
     ],
@@ -114,8 +113,6 @@ def test_a_model_without_attention(writer):  # noqa: F811
     kit = regard.Kit(model, tokenizer)
     with pytest.raises(UsageError, match="additive attention"):
         regard.look.attention(kit, "the cat")
-    with pytest.raises(UsageError, match="without attention"):
-        regard.head_mask(kit.hooked, ["0.1"])
     with pytest.raises(UsageError, match="without attention"):
         regard.look.heads(kit)
     with pytest.raises(UsageError, match="recurrent"):

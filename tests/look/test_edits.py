@@ -1,4 +1,4 @@
-"""Steering vectors, resampling and head masks against runs and edits made by hand."""
+"""Steering vectors against runs and edits made by hand; positions, functions, several Kits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from regard.decode.beam import BeamConfig
 from regard.decode.sampling import Ends
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.patching import head_sites
 from regard.model.config import HeadConfig
 from tests.properties.small_models import assert_near, random_ids, small_kit
 
@@ -22,39 +21,12 @@ def prompts(kit, lengths, seed=0):
     return kit.batch([random_ids(n, seed + k).tolist() for k, n in enumerate(lengths)])
 
 
-@pytest.mark.parametrize("position", ["last", "mean", "all", 1, -2])
-def test_a_steering_vector_is_the_difference_of_means(position):
-    kit = small_kit("llama")
-    batches = prompts(kit, (5, 3, 8)), prompts(kit, (4, 6), 9)
-    means = []
-    for batch in batches:
-        rows = []
-        for ids, real in zip(batch.ids, batch.mask, strict=True):
-            x = kit.run([ids[real].tolist()], taps=TAP)[1][TAP][0]
-            at = {"last": x[-1:], "mean": x.mean(0, keepdim=True), "all": x}
-            rows.append(at[position] if isinstance(position, str) else x[position][None])
-        means.append(torch.cat(rows).mean(0))
-    found = regard.steering_vector(kit.hooked, *batches, "blocks.0.resid_post", position)
-    assert_near(found, means[0] - means[1])
-    with pytest.raises(UsageError, match="2 taps"):
-        regard.steering_vector(kit.hooked, *batches, "*.resid_post")
-    with pytest.raises(UsageError, match="no prompt"):
-        regard.steering_vector(kit.hooked, *batches, TAP, 40)
-    real = batches[0].mask
-    ids = torch.zeros_like(batches[0].ids).masked_scatter(real.flip(1), batches[0].ids[real])
-    left = kit.batch(ids, mask=real.flip(1))  # padding on the left
-    assert_near(regard.steering_vector(kit.hooked, left, batches[1], TAP, position), found)
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 def test_it_leans_what_is_written(name):
     """With a very large scale the words are those that the vector alone stands for."""
     kit = small_kit(name)
-    toward, away = prompts(kit, (5, 3)), prompts(kit, (4, 6), 9)
-    tap = "decoder.blocks.1.resid_post"
-    vector = regard.steering_vector(kit.hooked, toward, away, tap, 0 if name == "t5" else "last")
-    if name == "t5":
-        vector = vector + torch.randn(32, generator=torch.Generator().manual_seed(1))
+    toward, tap = prompts(kit, (5, 3)), "decoder.blocks.1.resid_post"
+    vector = torch.randn(32, generator=torch.Generator().manual_seed(1))
     for how in (None, BeamConfig(2)):
         with kit.edit({tap: regard.add(1e4 * vector)}):
             found = kit.search(toward, 3, how, Ends())
@@ -65,8 +37,7 @@ def test_it_leans_what_is_written(name):
 
 def test_heads_side_by_side_find_their_places():
     kit, tap = small_kit("gpt2"), "decoder.blocks.0.attn.z"
-    batches = prompts(kit, (5, 3)), prompts(kit, (4, 6), 9)
-    vector = regard.steering_vector(kit.hooked, *batches, tap)
+    vector = torch.randn(32, generator=torch.Generator().manual_seed(1))
     with kit.edit({tap: regard.add(vector)}):
         found = kit.logits([[1, 2, 3]])
     with kit.edit({tap: regard.add(vector.view(4, 8))}):
@@ -74,85 +45,6 @@ def test_heads_side_by_side_find_their_places():
     wrong = pytest.raises(UsageError, match=r"shape \(7,\)")
     with wrong, kit.edit({TAP: regard.add(torch.ones(7))}):
         kit.logits([[1, 2, 3]])
-
-
-def test_resampling_takes_the_value_of_another_row():
-    kit, ids = small_kit("llama"), torch.stack([random_ids(6, n) for n in range(4)])
-    tap, rows = "decoder.blocks.0.attn.z", [2, 0, 3, 1]
-    clean = kit.run(ids, taps=tap)[1][tap]
-    others = torch.stack([random_ids(6, 20 + n) for n in range(9)])
-    corpus = kit.run(others, taps=tap)[1][tap]
-    for edit, value in (
-        (regard.resample(rows, head=[1, 2], position=3), clean[rows]),
-        (regard.resample([8, 8, 0, 5], corpus, head=[1, 2], position=3), corpus[[8, 8, 0, 5]]),
-    ):
-        with kit.edit({tap: edit}):
-            found = kit.logits(ids)
-        with kit.edit({tap: regard.patch(value, head=[1, 2], position=3)}):
-            assert torch.equal(kit.logits(ids), found)
-        assert not torch.allclose(kit.logits(ids), found)
-    # All rows at the first tap: the scores change places.
-    with kit.edit({"decoder.embed": regard.resample(rows)}):
-        found = kit.logits(ids)
-    assert_near(found, kit.logits(ids[rows]))
-
-
-def test_other_rows_leave_none_in_its_place():
-    for count in (2, 3, 10):
-        drawn = {tuple(regard.other_rows(count, seed).tolist()) for seed in range(30)}
-        for rows in drawn:
-            assert sorted(rows) == list(range(count))
-            assert all(n != row for n, row in enumerate(rows))
-        assert len(drawn) == {2: 1, 3: 2}.get(count, 30)
-    with pytest.raises(UsageError, match="two or more"):
-        regard.other_rows(1)
-    with pytest.raises(UsageError, match="one of its rows"):
-        regard.resample([0, 5])
-    kit = small_kit("gpt2")
-    edits = {"*.0.attn.z": regard.resample([1, 0])}
-    with pytest.raises(UsageError, match="batch of 3"), kit.edit(edits):
-        kit.logits([[1], [2], [3]])
-    with pytest.raises(UsageError, match="resample of a run"), kit.edit(edits):
-        kit.generate([[1], [2]], 2)
-
-
-def test_heads_are_masked_by_name():
-    kit, ids = small_kit("gpt2"), [random_ids(7, 1).tolist()]
-    first, second = "decoder.blocks.0.attn.z", "decoder.blocks.1.attn.z"
-    for names, keep, wanted in (
-        (["0.1", "1.3"], False, {first: [1], second: [3]}),
-        (["1.*"], False, {second: [0, 1, 2, 3]}),
-        (["decoder.0.attn.2"], False, {first: [2]}),
-        ([f"{second}.0"], True, {first: [0, 1, 2, 3], second: [1, 2, 3]}),
-    ):
-        with kit.edit(regard.head_mask(kit.hooked, names, keep)):
-            found = kit.logits(ids)
-        with kit.edit({tap: regard.zero(head=heads) for tap, heads in wanted.items()}):
-            assert torch.equal(kit.logits(ids), found)
-    with pytest.raises(UsageError, match="such as 1.3"):
-        regard.head_mask(kit.hooked, ["1.33"])
-    pair = small_kit("t5")
-    cross = regard.head_mask(pair.hooked, ["decoder.*.cross.1"])
-    assert list(cross) == ["decoder.blocks.0.cross.z", "decoder.blocks.1.cross.z"]
-    assert len(head_sites(pair.hooked)) == 24 and not regard.head_mask(
-        pair.hooked, ["*"], keep=True
-    )
-    with pytest.raises(UsageError, match="no head"):
-        regard.head_mask(pair.hooked, ["0.1"])
-    alone = regard.head_mask(kit.hooked, "0.1")
-    assert list(alone) == [first] and alone[first][0].head.tolist() == [1]
-
-
-def test_what_cannot_be_steered_or_masked():
-    kit = small_kit("gpt2")
-    one = kit.batch([[1, 2, 3]])
-    for batches, tap, position, told in (
-        (("good", "bad"), "blocks.0.resid_post", "last", "two batches"),
-        ((one, one), "blocks.0.resid_post", "frist", "whole number"),
-        ((one, one), "*.resid_post", "last", "one tap"),
-    ):
-        with pytest.raises(UsageError, match=told):
-            regard.steering_vector(kit.hooked, *batches, tap, position)
 
 
 # Positions, functions, several Kits ---------------------------------------------------------------

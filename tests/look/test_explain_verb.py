@@ -158,17 +158,6 @@ def test_absent_tokens(writer):  # noqa: F811
         explain(writer, "the [MASK] sat", baseline="mask")
 
 
-def test_words_left_out(masker):  # noqa: F811
-    text = "the [MASK] sat"
-    found = explain(masker, text, method="shap", baseline="drop", target="cat")
-    kit = load(masker)
-    ids = kit.tokenizer.encode("[MASK]", allow_special=True)
-    cat = kit.tokenizer.encode("cat", special=False)[0]
-    assert found["baseline_value"] == pytest.approx(float(kit.logits([ids])[0, 1, cat]), abs=1e-4)
-    with pytest.raises(UsageError):
-        explain(masker, text, baseline="drop")
-
-
 # All methods --------------------------------------------------------------------------------------
 
 
@@ -239,11 +228,8 @@ def test_models_that_are_not_there(writer, tmp_path):  # noqa: F811
 
 def test_what_fits_is_said(writer):  # noqa: F811
     text = " ".join(str(n) for n in range(60))
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match="at most 40, which this model reads"):
         explain(writer, text)
-    end = str(error.value).partition("up to '")[2].partition("' it fits")[0]
-    fitting = text[: text.index(end) + len(end)]
-    assert len(load(writer).tokenizer.encode(fitting)) == 40
 
 
 def test_scores_that_are_no_numbers(writer):  # noqa: F811

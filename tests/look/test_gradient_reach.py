@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.cli.main import main
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 from regard.look.gradient_reach import gradient_by_lag
 from regard.model.batch import Batch
 from regard.model.config import CELLS
@@ -18,7 +17,6 @@ from regard.model.recurrent import Past, Recurrent
 from tests.model.test_bahdanau import make_model as make_pair
 from tests.model.test_recurrent import make_model, randomise
 from tests.properties.threads import one_thread  # noqa: F401
-from tests.train.runs import write_text
 
 
 def ids_of(rows=3, length=7):
@@ -89,17 +87,3 @@ def test_kinds_of_fresh_models_side_by_side(tmp_path):
     assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
     table = str(regard.look.gradients(kinds=["gru", "rnn"], **sizes))
     assert "gru" in table and "lstm" not in table and "\n  39" in table
-
-
-def test_trained_models_read_a_text(tmp_path):
-    text, out = write_text(tmp_path / "text.txt", 60), tmp_path / "run"
-    sizes = "--dim 8 --depth 1 --batch-tokens 64 --length 8 --steps 2 --tokens words --device cpu"
-    assert main(["train", "gru", str(text), "--out", str(out), *sizes.split(), "--quiet"]) == 0
-    models = [out / "final"]
-    found = regard.look.gradients(models, length=9, text=text)
-    assert len(found.models[0].gradient) == 8
-    with pytest.raises(UsageError, match="folders without --text"):
-        regard.look.gradients(models, length=9)
-    with pytest.raises(DataError, match="tokens in") as caught:
-        regard.look.gradients(models, length=9, text=text, rows=999)
-    assert "9,990" in str(caught.value)

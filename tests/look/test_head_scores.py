@@ -21,7 +21,7 @@ from regard.model.batch import Batch
 from regard.model.presets import recurrent_seq2seq
 from regard.model.recurrent import Recurrent
 from tests.look.planted import forget_induction, planted_induction
-from tests.properties.small_models import VOCAB, example, random_ids, small_kit
+from tests.properties.small_models import VOCAB, random_ids, small_kit
 
 
 @pytest.mark.parametrize("start", [0, 1])
@@ -115,32 +115,6 @@ def test_measures_against_the_explicit_pattern(name):
         assert s.entropy == pytest.approx(float(entropy), abs=1e-4)
         out = head_outputs(kit.hooked, seen[f"{s.layer}.z"], s.layer)[:, :, s.head]
         assert s.norm == pytest.approx(float(out.norm(dim=-1).mean()), rel=1e-4)
-
-
-@torch.no_grad()
-def test_texts_count_by_their_tokens_and_padding_does_not():
-    kit = small_kit("gpt2")
-    rows = [random_ids(5, 1), random_ids(9, 2)]
-    mask = torch.ones(2, 9, dtype=torch.bool)
-    mask[0, 5:] = False
-    ids = torch.zeros(2, 9).long()
-    ids[0, :5], ids[1] = rows
-    together = score_heads(kit.hooked, None, [Batch(ids, mask=mask)])
-    apart = score_heads(kit.hooked, None, [Batch(row[None]) for row in rows])
-    for a, b in zip(together, apart, strict=True):
-        assert a.previous is None
-        assert (a.entropy, a.distance, a.norm) == pytest.approx(
-            (b.entropy, b.distance, b.norm), rel=1e-4
-        )
-
-
-@pytest.mark.parametrize("name", ["vit", "whisper"])
-def test_pictures_and_sound_have_heads_too(name):
-    kit = small_kit(name)
-    one = example(kit, 6, 1)
-    batch = Batch(one.inputs[None], None if one.target is None else one.target[None])
-    found = score_heads(kit.hooked, None, [batch])
-    assert len(found) == (8 if name == "vit" else 24) and all(s.norm > 0 for s in found)
 
 
 def test_additive_attention_has_one_head():

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 import regard
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.head_scores import score_heads
 from regard.tokens.trainers import train_tokenizer
 from tests.cli.small_folders import masker, pair  # noqa: F401
 from tests.look.planted import planted_induction
@@ -39,31 +37,13 @@ def test_all_heads_as_the_model_has_them_and_by_seed(planted):
         assert regard.look.heads(planted, length=9).heads != found.heads
 
 
-def test_measured_on_texts(planted, tmp_path):
-    file = tmp_path / "lines.txt"
-    file.write_text("abcabcabc\n\nhello\n")
-    alone = regard.look.heads(planted, corpus=file, batch=1)
-    with torch.no_grad():
-        wanted = score_heads(
-            planted.hooked, None, [planted.batch("abcabcabc"), planted.batch("hello")]
-        )
-    for found, expected in zip(alone.heads, wanted, strict=True):
-        assert found.entropy == pytest.approx(expected.entropy, abs=1e-5)
-        assert found.norm == pytest.approx(expected.norm, rel=1e-4)
-        assert found.induction is not None
-    together = regard.look.heads(planted, corpus=file)
-    assert together.heads[0].norm == pytest.approx(wanted[0].norm, rel=1e-4)
-    assert regard.look.heads(planted, text="abcabcabc").measured_on == "abcabcabc"
-
-
 def test_encoders_and_pairs(masker, pair):  # noqa: F811
     assert len(regard.look.heads(masker).heads) == 4  # 2 blocks of 2 heads
     kit = regard.load(pair)
-    found = regard.look.heads(kit, text="the cat\tthe dog sat").heads
+    found = regard.look.heads(kit).heads
     cross = [head for head in found if head.layer.endswith(".cross")]
     assert len(found) == 12 and len(cross) == 4
     assert {(head.previous, head.duplicate, head.induction) for head in cross} == {(None,) * 3}
-    assert regard.look.heads(kit, text="the cat").heads  # a target may be missing
 
 
 @pytest.mark.parametrize(
@@ -73,10 +53,6 @@ def test_encoders_and_pairs(masker, pair):  # noqa: F811
         ({"length": 1}, UsageError, "2 to 24"),
         ({"sort": "inductoin"}, UsageError, "did you mean induction"),
         ({"top": 0}, UsageError, "from 1 up"),
-        ({"corpus": "nowhere.txt"}, DataError, "no such file"),
-        ({"text": " "}, DataError, "no text in"),
-        ({"text": "a", "corpus": "b"}, UsageError, "one of the two"),
-        ({"text": "a" * 60}, DataError, "at most 50"),
     ],
 )
 def test_wrong_calls(changes, error, said, planted):

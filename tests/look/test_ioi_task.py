@@ -9,7 +9,7 @@ from regard.look import ioi_task
 from regard.look.edits import patch
 from regard.look.head_scores import random_repeats
 from regard.look.hooks import HookedModel
-from regard.look.ioi_task import RULES, HeadClasses, direct_estimates
+from regard.look.ioi_task import HeadClasses, direct_estimates
 from regard.look.patching import Goal, Pairs, ablation_values, patch_paths
 from regard.model.batch import Batch
 from tests.properties.small_models import small_kit
@@ -84,9 +84,12 @@ def test_padding_is_in_no_mean(search):
     torch.testing.assert_close(*values)
 
 
+CLASSES = "name movers", "negative name movers", "previous token", "induction", "no class"
+
+
 def test_the_classes(search):
     heads = search.find(top=100)
-    made = {name: [h for h in heads if h.role == name] for name in RULES}
+    made = {name: [h for h in heads if h.role == name] for name in CLASSES}
     assert all(made["induction"][n].score for n in range(2)) and not made["no class"]
     assert all((h.effect or 0) >= 0 for h in made["name movers"])
     assert all((h.effect or 0) <= 0 for h in made["negative name movers"])

@@ -39,7 +39,6 @@ def test_labels_of_every_kind_of_model(request, treebank, which):
     first = found.taps[0]
     assert len(found.taps) == 3 and first.tap == f"{stack}.embed"
     assert first.accuracy == 1.0 and first.selectivity < 0.05  # the word alone tells the tag
-    assert first.bits_per_word < 1 and found.baselines["by word type"] == 1.0
     assert sum(found.words.values()) == sum(
         line[:1].isdigit() for line in treebank.read_text().splitlines()
     )
@@ -48,7 +47,7 @@ def test_labels_of_every_kind_of_model(request, treebank, which):
 def test_a_table_for_people_and_one_layer(writer, treebank):  # noqa: F811
     text = str(regard.look.probe(writer, treebank, label=["upos"], layer=1))
     assert "decoder.blocks.1.resid_post" in text and "blocks.0" not in text
-    assert "majority" in text and "bits per word" in text and "ADP" in text
+    assert "majority" in text and "ADP" in text
     again = regard.look.probe(writer, treebank, label=["upos"], layer="last")
     assert str(again) == text  # nothing is left to chance
     assert "mlp probe" in str(
@@ -74,8 +73,6 @@ def test_trees(writer, treebank, monkeypatch):  # noqa: F811
     assert sorted(word for line in gold.splitlines() for word in line.split()[-1:]) == sorted(
         line.removesuffix(" *").split()[-1] for line in predicted.splitlines()
     )
-    none = regard.look.probe(writer, treebank, tree=True, layer=0, rank=4, show=0)
-    assert none.trees == [] and none.taps == found.taps
 
 
 def test_which_layer_knows_what(writer, treebank):  # noqa: F811
@@ -139,8 +136,6 @@ def test_a_tree_without_a_root(writer, treebank, tmp_path):  # noqa: F811
         (dict(), "labels and trees, or neither"),
         (dict(label=["upos"], tree=True), "labels and trees, or neither"),
         (dict(label=["upos"], layer=2), "0 to 1, last or all"),
-        (dict(label=["upos"], layer=0, taps=["*.resid_post"]), "a layer and taps"),
-        (dict(label=["upos"], taps=["blocks.*.resid_pst"]), "resid_post"),
     ],
 )
 def test_wrong_calls(writer, treebank, options, said):  # noqa: F811

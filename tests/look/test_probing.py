@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -16,7 +14,6 @@ from regard.look.probing import (
     fit_probe,
     make_task,
     mean_and_spread,
-    online_bits,
     probe_vectors,
     split_sentences,
 )
@@ -39,18 +36,15 @@ def test_separable_labels_are_read_off(kind):
     x = x @ torch.randn(10, 10, generator=draw(2)) + 7  # turned, stretched and moved
     made = probe_vectors("tap", x, task_of([f"L{n}" for n in y.tolist()]), kind)
     assert made.accuracy == 1.0
-    assert made.bits_per_word < 0.25 * 2 and made.compression > 4  # of two bits a word
 
 
 def test_an_mlp_reads_what_no_line_parts():
     x = torch.randn(1500, 4, generator=draw())
     labels = ["odd" if a * b > 0 else "even" for a, b in x[:, :2].tolist()]
     task = task_of(labels)
-    line, bent = (
-        probe_vectors("tap", x, task, kind, code=False).accuracy for kind in ("linear", "mlp")
-    )
+    line, bent = (probe_vectors("tap", x, task, kind).accuracy for kind in ("linear", "mlp"))
     assert line < 0.65 and bent > 0.9
-    again = probe_vectors("tap", x, task, "mlp", code=False).accuracy
+    again = probe_vectors("tap", x, task, "mlp").accuracy
     assert again == bent  # a seed gives the same probe
 
 
@@ -61,7 +55,6 @@ def test_random_labels_are_read_by_chance(kind):
     made = probe_vectors("tap", x, task_of(labels), kind)
     low, high = made.low, made.high
     assert low < 1 / 3 < high
-    assert made.bits_per_word > 0.97 * math.log2(3)
 
 
 def test_one_hot_words_reach_the_bound_of_their_types():
@@ -84,9 +77,8 @@ def test_a_probe_that_remembers_words_has_no_selectivity():
     kinds = torch.randint(40, (2000,), generator=draw())
     words = [f"w{n}" for n in kinds.tolist()]
     task = task_of([f"L{n % 4}" for n in kinds.tolist()], words)
-    made = probe_vectors("tap", torch.eye(40)[kinds], task, control=task.control(3), code=False)
+    made = probe_vectors("tap", torch.eye(40)[kinds], task, control=task.control(3))
     assert made.accuracy == 1.0 and abs(made.selectivity) < 0.01
-    assert task.by_type() == len(task.parts.test)
     noise = probe_vectors(
         "tap", torch.randn(2000, 3, generator=draw(5)), task, control=task.control(3)
     )
@@ -130,22 +122,6 @@ def test_the_linear_probe_is_that_of_scikit_learn():
     np.testing.assert_allclose((bias - bias.mean()).numpy(), theirs.intercept_, atol=1e-5)
 
 
-def test_the_code_is_uniform_for_a_first_block_and_a_mixture_later(monkeypatch):
-    monkeypatch.setattr("regard.look.probing.CODE", (0.5,))
-    x = torch.randn(40, 3, generator=draw(), dtype=torch.float64)
-    y = torch.randint(2, (40,), generator=draw(1))
-    train, dev = Labelled(x, y), Labelled(x[:10], y[:10])
-    made = fit_probe("linear", Labelled(x[:20], y[:20]), dev, 2)
-    shares = made(x[20:]).softmax(-1).numpy()
-    wanted = 20.0
-    for n, label in enumerate(y[20:].tolist()):
-        wanted -= math.log2(20 / 22 * shares[n, label] + 2 / 22 * 0.5)
-    assert online_bits("linear", train, dev, 2) == pytest.approx(wanted)
-    one = Labelled(x, torch.zeros(40, dtype=torch.long))
-    monkeypatch.undo()
-    assert online_bits("linear", one, one, 2) < 8  # hardly more than the first blocks
-
-
 def test_no_sentence_is_in_two_parts():
     sentences = torch.tensor([3, 3, 1, 1, 1, 4, 4, 2, 9, 9, 9, 7])
     parts = split_sentences(sentences, 5)
@@ -183,7 +159,7 @@ def test_baselines_by_hand():
     words = ["x", "y", "x", "y", "x", "z"] * 10
     labels = ["A", "B", "A", "B", "A", "A"] * 10
     task = task_of(labels, words, per=6)
-    assert task.majority() == 4 and task.by_type() == 6
+    assert task.majority() == 4
 
 
 def test_dimensions_that_do_not_vary_are_left_alone():

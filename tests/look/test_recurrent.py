@@ -10,7 +10,7 @@ from regard.kit import Kit
 from regard.look.attention_maps import collect_maps
 from regard.look.circuit_search import CircuitConfig, edge_scores, find_circuit
 from regard.look.edits import mean, patch, zero
-from regard.look.head_scores import repeats_for, score_heads
+from regard.look.head_scores import random_repeats, repeats_for, score_heads
 from regard.look.hooks import HookedModel
 from regard.look.ioi_task import HeadClasses
 from regard.look.logit_lens import copy_score, direct_attribution, lens_scores
@@ -18,7 +18,6 @@ from regard.look.patching import (
     Goal,
     Pairs,
     Site,
-    attribute_sites,
     head_sites,
     mlp_sites,
     patch_paths,
@@ -118,7 +117,6 @@ def test_states_stand_for_blocks_in_probes():
         lambda b: score_heads(b, repeats_for(b.model)),
         lambda b: patch_sites(b, PAIRS, head_sites(b)),
         lambda b: patch_sites(b, PAIRS, mlp_sites(b)),
-        lambda b: attribute_sites(b, PAIRS, [Site(TOP)]),
         lambda b: patch_paths(b, PAIRS, head_sites(b)),
         lambda b: edge_scores(b, PAIRS),
         lambda b: find_circuit(b, MANY, CircuitConfig()),
@@ -140,7 +138,7 @@ def test_a_recurrent_translator_has_one_attention():
     config = recurrent_seq2seq("gru", 12, 12, 1, 30, "additive")
     hooked = HookedModel(model_class(config).fresh(config))
     batch = Batch(CLEAN[:1], torch.tensor([[1, 5]]))
-    (only,) = score_heads(hooked, None, [batch])
+    (only,) = score_heads(hooked, random_repeats(range(30), 5, begin=0))
     assert only.layer == "decoder.cross" and only.entropy > 0 and only.induction is None
     view = collect_maps(hooked, batch, {"source": list("abcd"), "target": list("ab")})
     assert view.stack(None).small.shape[:2] == (1, 1)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from regard.core.config import BlockConfig, StackConfig
-from regard.errors import UsageError
 from regard.kit import Kit
 from regard.look.activations import find_word_tokens, word_vectors
 from regard.look.probing import choose_taps
@@ -108,21 +107,6 @@ def test_heads_lie_side_by_side():
     _, seen = kit.run([rows[0].ids], taps="blocks.1.attn.z")
     wanted = seen["decoder.blocks.1.attn.z"][0, rows[0].columns].flatten(1)
     torch.testing.assert_close(x, wanted, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "tap", "said"),
-    [
-        ("decoder", "blocks.0.attn.pattern", "two tokens each"),
-        ("decoder", "logits", "what the model writes"),
-        ("decoder", "blocks.0.resid_pos", "resid_post"),
-        ("pair", "decoder.blocks.0.resid_post", "what the model writes"),
-        ("bahdanau", "encoder.back.0.state", "from the end"),
-    ],
-)
-def test_places_without_a_vector_of_each_word(kind, tap, said):
-    with pytest.raises(UsageError, match=said):
-        choose_taps(kit_of(kind), patterns=[tap])
 
 
 def test_every_token_of_a_word_stands_for_it():

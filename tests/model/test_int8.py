@@ -14,22 +14,19 @@ from regard.decode.beam import BeamConfig
 from regard.kit import Kit
 from regard.model import int8, presets
 from regard.model.int8 import (
-    KERNELS,
     LEVELS,
-    Kernel,
-    Product,
-    find_kernel,
+    Pack,
     int8_map,
-    is_exact,
+    pack_plain,
     peaks,
-    scaled,
     to_levels,
 )
 from regard.model.model import Model
 from regard.model.precision import forget_weights, set_precision
+from regard.native.inference import NativeMap, library
 
-USABLE = [kernel for kernel in KERNELS if is_exact(kernel)]
-EACH = pytest.mark.parametrize("kernel", USABLE, ids=lambda k: f"{k.pack.__name__}-{k.levels}")
+USABLE: list[Pack] = [pack_plain] if library() is None else [pack_plain, NativeMap]
+EACH = pytest.mark.parametrize("kernel", USABLE, ids=lambda pack: pack.__name__)
 SHAPES = [(16, 8), (64, 37), (768, 50), (3072, 33), (5, 3), (1, 1)]  # inputs, outputs
 
 
@@ -37,7 +34,7 @@ def randn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-Use = Callable[[Kernel], None]
+Use = Callable[[Pack], None]
 
 
 @pytest.fixture
@@ -49,7 +46,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 @EACH
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_row_has_the_same_bits_in_any_company(
-    kernel: Kernel, shape: tuple[int, int], use: Use
+    kernel: Pack, shape: tuple[int, int], use: Use
 ) -> None:
     use(kernel)
     inputs, outputs = shape
@@ -64,7 +61,7 @@ def test_a_row_has_the_same_bits_in_any_company(
 
 
 @EACH
-def test_the_order_of_rows_changes_nothing(kernel: Kernel, use: Use) -> None:
+def test_the_order_of_rows_changes_nothing(kernel: Pack, use: Use) -> None:
     use(kernel)
     run, rows = int8_map(randn(40, 96), None), randn(32, 96, seed=1) * 10 ** randn(32, 1, seed=2)
     order = torch.randperm(32, generator=torch.Generator().manual_seed(3))
@@ -81,17 +78,16 @@ def test_the_order_of_rows_changes_nothing(kernel: Kernel, use: Use) -> None:
     seed=st.integers(0, 99),
 )
 def test_the_error_is_within_half_a_step_of_each_factor(
-    kernel: Kernel, inputs: int, outputs: int, rows: int, size: float, seed: int
+    kernel: Pack, inputs: int, outputs: int, rows: int, size: float, seed: int
 ) -> None:
     """|Δ(x·w)| ≤ Σ (|x| s_w + |w| s_x) / 2 + K s_x s_w / 4, with s the steps of row and output."""
     weight, bias, x = randn(outputs, inputs), randn(outputs, seed=1), randn(rows, inputs, seed=seed)
     x = x * size
-    levels = kernel.levels
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8, "find_kernel", lambda: kernel)
         found = int8_map(weight, bias * size)(x).double()
     exact = x.double() @ weight.double().t() + (bias * size).double()
-    row, output = peaks(x).double() / levels, peaks(weight).double() / LEVELS
+    row, output = peaks(x).double() / LEVELS, peaks(weight).double() / LEVELS
     bound = x.abs().sum(1, keepdim=True) * output.t() + row * weight.abs().sum(1)
     bound = bound / 2 + inputs * row * output.t() / 4
     slack = 1e-5 * (x.abs().double() @ weight.abs().double().t() + size * bias.abs())
@@ -99,19 +95,19 @@ def test_the_error_is_within_half_a_step_of_each_factor(
 
 
 @EACH
-def test_whole_numbers_are_exact(kernel: Kernel, use: Use) -> None:
+def test_whole_numbers_are_exact(kernel: Pack, use: Use) -> None:
     use(kernel)
     draw = torch.Generator().manual_seed(0)
     weight = torch.randint(-LEVELS, LEVELS + 1, (20, 3072), generator=draw).float()
-    x = torch.randint(-kernel.levels, kernel.levels + 1, (9, 3072), generator=draw).float()
-    weight[:, 0], x[:, 0] = LEVELS, kernel.levels  # so that the steps are 1
-    weight[0], x[0] = LEVELS, kernel.levels  # the largest sum there is
+    x = torch.randint(-LEVELS, LEVELS + 1, (9, 3072), generator=draw).float()
+    weight[:, 0], x[:, 0] = LEVELS, LEVELS  # so that the steps are 1
+    weight[0], x[0] = LEVELS, LEVELS  # the largest sum there is
     expected = x.double() @ weight.double().t()
     torch.testing.assert_close(int8_map(weight, None)(x).double(), expected, rtol=1e-6, atol=0)
 
 
 @EACH
-def test_zeros_give_the_bias(kernel: Kernel, use: Use) -> None:
+def test_zeros_give_the_bias(kernel: Pack, use: Use) -> None:
     use(kernel)
     weight, bias, rows = randn(12, 32), randn(12, seed=1), randn(5, 32, seed=2)
     weight[3], rows[2] = 0, 0
@@ -123,7 +119,7 @@ def test_zeros_give_the_bias(kernel: Kernel, use: Use) -> None:
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("place", [0, 3, 6])
 def test_a_row_that_is_not_finite_stays_alone(
-    kernel: Kernel, bad: float, place: int, use: Use
+    kernel: Pack, bad: float, place: int, use: Use
 ) -> None:
     use(kernel)
     run, rows = int8_map(randn(40, 64), randn(40, seed=1)), randn(7, 64, seed=2)
@@ -145,55 +141,6 @@ def test_the_weights_may_change_afterwards() -> None:
     before = run(x)
     weight.zero_(), bias.zero_()
     assert torch.equal(run(x), before)
-
-
-def pack_pairs(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
-    """As x86 without VNNI multiplies: pairs of unsigned and signed bytes saturate at 16 bits."""
-    signed = weight.long().unflatten(1, (-1, 2))  # (N, K/2, 2)
-
-    def run(x: Tensor) -> Tensor:
-        unsigned = (x * levels).round().long().unflatten(1, (-1, 2)) + levels + 1
-        sums = (unsigned[:, None] * signed).sum(-1).clamp(-(2**15), 2**15 - 1).sum(-1)
-        exact: Tensor = sums - (levels + 1) * signed.sum((1, 2))
-        return exact * (step / levels)
-
-    return scaled(run, bias)
-
-
-def test_fewer_levels_are_exact_where_pairs_of_bytes_saturate() -> None:
-    assert not is_exact(Kernel(pack_pairs, LEVELS)) and is_exact(Kernel(pack_pairs, int8.SMALL))
-
-
-def test_an_inexact_kernel_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that overflows, one whose rows depend on each other, one that is not there."""
-
-    def shared(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
-        product = int8.pack_plain(weight, step, bias, levels)
-        return lambda x: product(x) * (1 + len(x) * 2**-22)  # a bit or two, by the company
-
-    def missing(weight: Tensor, step: Tensor, bias: Tensor | None, levels: int) -> Product:
-        found: Product = torch.ops.regard.no_such_operator(weight)
-        return found
-
-    kernels = [Kernel(pack, LEVELS) for pack in (pack_pairs, shared, missing)]
-    assert [is_exact(kernel) for kernel in kernels] == [False] * 3
-    monkeypatch.setattr(int8, "KERNELS", (*kernels, int8.PLAIN))
-    find_kernel.cache_clear()
-    assert find_kernel() is int8.PLAIN
-    find_kernel.cache_clear()
-
-
-@pytest.mark.skipif(
-    "fbgemm" not in torch.backends.quantized.supported_engines
-    or not torch.cpu._is_vnni_supported(),
-    reason="needs a processor that adds products of bytes in 32 bits",
-)
-def test_the_fastest_kernel_is_in_use() -> None:
-    assert find_kernel() is KERNELS[0] and len(USABLE) == len(KERNELS)
-
-
-def test_the_plain_kernel_is_exact_everywhere() -> None:
-    assert is_exact(int8.PLAIN) and KERNELS[-1] is int8.PLAIN
 
 
 def test_a_model_without_its_float_weights_says_the_same() -> None:

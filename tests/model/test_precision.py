@@ -32,8 +32,7 @@ from tests.properties.small_models import (
     small_kit,
 )
 
-SHARES = {"fp32": 1e-5, "bf16": 0.03, "int8": 0.12}  # of the norm of random logits
-PRECISIONS = pytest.mark.parametrize("precision", SHARES)
+SHARE = 0.12  # of the norm of random logits
 
 
 def attention_of(kit: Kit, layer: int) -> Attention:
@@ -42,25 +41,23 @@ def attention_of(kit: Kit, layer: int) -> Attention:
     return found
 
 
-@PRECISIONS
 @pytest.mark.parametrize("name", EVERY)
-def test_every_model_computes_nearly_the_same(name: str, precision: str) -> None:
+def test_every_model_computes_nearly_the_same(name: str) -> None:
     kit = small_kit(name)
     one = example(kit, 9, source=12)
     plain = run_alone(kit, one)
-    set_precision(kit.model, precision)
+    set_precision(kit.model, "int8")
     packed = run_alone(kit, one)
-    assert (packed - plain).norm() <= SHARES[precision] * plain.norm()
+    assert (packed - plain).norm() <= SHARE * plain.norm()
     assert packed.dtype == plain.dtype
-    assert precision == "fp32" or not torch.equal(packed, plain)  # it was not left as it was
+    assert not torch.equal(packed, plain)  # it was not left as it was
 
 
-@PRECISIONS
-def test_none_gives_the_plain_maps_back(precision: str) -> None:
+def test_none_gives_the_plain_maps_back() -> None:
     kit, ids = small_kit("gpt2"), random_ids(7, 1)[None]
     before, plain = dict(kit.model.named_parameters()), kit.logits(ids)
     names = list(kit.model.state_dict())
-    set_precision(kit.model, precision)
+    set_precision(kit.model, "int8")
     assert list(kit.model.state_dict()) == names
     set_precision(kit.model, "int8")
     set_precision(kit.model, None)
@@ -79,20 +76,6 @@ def test_one_product_for_queries_keys_and_values_has_the_bits_of_three() -> None
         assert attention.joint is not None
         x = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(1))
         assert torch.equal(attention(x, View()), attention(x, View(), source=x))
-
-
-def test_names_select_maps() -> None:
-    kit, ids = small_kit("gpt2"), random_ids(7, 1)[None]
-    set_precision(kit.model, "int8", "decoder.blocks.1.mlp.*")
-    found = [n for n, m in kit.model.named_modules() if isinstance(m, PackedLinear)]
-    assert found == ["decoder.blocks.1.mlp.up", "decoder.blocks.1.mlp.down"]
-    set_precision(kit.model, "bf16", "*.q")
-    assert all(attention_of(kit, layer).joint is None for layer in (0, 1))  # k, v are plain
-    kit.logits(ids)
-    set_precision(kit.model, "int8", "*.[kv]")
-    assert all(attention_of(kit, layer).joint is None for layer in (0, 1))  # not of one kind
-    with pytest.raises(UsageError, match=r"no linear map named 'blocks\.\*'"):
-        set_precision(kit.model, "int8", "blocks.*")
 
 
 def test_a_map_that_does_more_is_left_alone() -> None:
@@ -164,7 +147,7 @@ def test_a_copy_is_packed_too() -> None:
 
 def test_refusals() -> None:
     model = small_kit("gpt2").model
-    with pytest.raises(UsageError, match=r"'int4'[\s\S]*fp32, bf16, int8[\s\S]*mean int8"):
+    with pytest.raises(UsageError, match=r"'int4'[\s\S]*int8 or None"):
         set_precision(model, "int4")
     with pytest.raises(UsageError, match=r"a model in training[\s\S]*model\.eval"):
         set_precision(model.train(), "int8")
@@ -212,13 +195,12 @@ def loss_of(kit: Kit) -> float:
     return float(F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_a_trained_model_is_nearly_as_good(trained: Kit, precision: str) -> None:
+def test_a_trained_model_is_nearly_as_good(trained: Kit) -> None:
     loss, prompts = loss_of(trained), sentences(16, 77)[:, :8]
     assert loss < 2.2  # of log 61 = 4.1: it has learnt, and there is something to lose
     words = trained.generate(prompts, 16)
     assert isinstance(words, Tensor)
-    set_precision(trained.model, precision)
+    set_precision(trained.model, "int8")
     found, now = trained.generate(prompts, 16), loss_of(trained)
     assert isinstance(found, Tensor)
     set_precision(trained.model, None)
@@ -226,11 +208,10 @@ def test_a_trained_model_is_nearly_as_good(trained: Kit, precision: str) -> None
     assert words.eq(found).float().mean() > 0.95
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-def test_packed_maps_refuse_gradients_and_plain_ones_have_them_again(precision):
+def test_packed_maps_refuse_gradients_and_plain_ones_have_them_again():
     model = Model.fresh(presets.gpt2(64, 1, 4, 40, 16))
     ids = torch.arange(6)[None]
-    set_precision(model, precision)
+    set_precision(model, "int8")
     logits = model(Batch(ids))  # to run is no request for gradients
     assert not logits.requires_grad
     front = model.front.tokens.weight.requires_grad_()

@@ -22,11 +22,11 @@ from regard.model.precision import set_precision
 from regard.native import build, inference
 from regard.native.build import NativeLibrary
 from regard.native.inference import (
+    NativeMap,
     attend,
     continuations,
     find_native,
     normalise,
-    pack_native,
     reorder,
     row_summary,
 )
@@ -204,7 +204,7 @@ def test_groups_of_a_cache_are_dropped_in_place() -> None:
 @needs_kernels
 def test_threads_change_no_bit() -> None:
     weight, rows = (10 * randn(700, 512)).to(torch.int8), randn(65, 512, seed=1)
-    run, before = pack_native(weight, torch.ones(700), None, 127), torch.get_num_threads()
+    run, before = NativeMap(weight, torch.ones(700), None), torch.get_num_threads()
     found = []
     try:
         for threads in (1, 2, 3):
@@ -217,7 +217,6 @@ def test_threads_change_no_bit() -> None:
 
 def look_again() -> None:
     find_native.cache_clear()
-    find_kernel.cache_clear()
 
 
 @pytest.fixture
@@ -246,12 +245,12 @@ def test_both_kinds_of_vectors_give_the_same_bits(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("REGARD_NATIVE", level)
         look_again()
         assert build.find_level() == level
-        assert find_kernel().pack is pack_native
+        assert find_kernel() is NativeMap
         many, one = attend(q, k, v, mask, False, 0.3), attend(q[:, :, :1], k, v, mask, False, 0.3)
         norm, summary = normalise(rows, rows[0], rows[5], 1e-5), row_summary(logits, 64)
         assert many is not None and one is not None and norm is not None and summary is not None
-        product = pack_native(
-            weight, torch.rand(77, generator=torch.Generator().manual_seed(1)), rows[0, :77], 127
+        product = NativeMap(
+            weight, torch.rand(77, generator=torch.Generator().manual_seed(1)), rows[0, :77]
         )
         lists.append([product(rows), many, one, norm, *summary])
     for first, second in zip(*lists, strict=True):
@@ -295,7 +294,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert find_native() == NativeLibrary(None, "no C compiler (cc) on this machine")
     with pytest.raises(RuntimeError):
-        pack_native(torch.zeros(1, 4, dtype=torch.int8), torch.ones(1), None, 127)
+        NativeMap(torch.zeros(1, 4, dtype=torch.int8), torch.ones(1), None)
     one = randn(1, 1, 1, 16)
     assert attend(one, one, one, None, False, 1.0) is None
 
@@ -374,7 +373,7 @@ def test_strict_is_the_ordinary_way_where_bits_are_kept_anyway(
     found = kit.search(batch, 5, strict=True)
     assert [h[0].logprob for h in found] == [h[0].logprob for h in kit.search(batch, 5)]
     for other in (
-        made(Model.fresh(plain), "fp32"),
+        made(Model.fresh(plain), None),
         made(Model.fresh(presets.transformer(64, 1, 8, 50)), "int8"),  # heads of 8 do not fit
         made(Model.fresh(presets.t5(64, 1, 4, 64, 16, 50)), "int8"),  # a bias on the scores
     ):

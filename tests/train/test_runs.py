@@ -248,18 +248,6 @@ def test_pairs_in_two_files_with_validation_and_pre_norm(corpus, tmp_path, capsy
     assert "80 pairs" in said and run.kit.binding is None
 
 
-def test_tensorboard_gets_the_curves(corpus, tmp_path):
-    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    run = train("lm", corpus, tmp_path / "r", tensorboard=True)
-    board = events.EventAccumulator(str(run.folder / "tensorboard"))
-    board.Reload()
-    for name in ("loss", "nll", "lr", "norm", "valid_nll"):
-        wanted = [(m["step"], m[name]) for m in run.metrics if name in m]
-        seen = [(event.step, event.value) for event in board.Scalars(name)]
-        assert wanted and [step for step, _ in seen] == [step for step, _ in wanted]
-        assert [v for _, v in seen] == pytest.approx([v for _, v in wanted], rel=1e-6)
-
-
 # Budgets, metrics and runs that fail --------------------------------------------------------------
 
 
@@ -348,12 +336,6 @@ def test_what_cannot_be_leaves_no_folder(more, said, corpus, tmp_path):
     with pytest.raises(UsageError, match=said):
         train("lm", corpus, tmp_path / "r", **more)
     assert not (tmp_path / "r").exists()
-
-
-def test_tensorboard_missing_is_said(corpus, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(RegardError, match="pip install tensorboard"):
-        train("lm", corpus, tmp_path / "r", tensorboard=True)
 
 
 def test_no_room_on_disk_and_the_checkpoint_before_stays(corpus, tmp_path, monkeypatch, capsys):
