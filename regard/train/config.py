@@ -119,6 +119,8 @@ class TrainConfig(Config):
     """Label smoothing."""
     dropout: BelowOne = 0.0
     """Dropout on each part and on the embeddings."""
+    r_drop: FromZero = 0.0
+    """Weight of R-Drop: two draws of dropout should agree (5 is usual); takes twice the time."""
     precision: Literal["fp32", "bf16", "fp16", "fp8"] = "fp32"
     """Of the matrix products; weights and optimizer stay float32. fp8 needs a recent GPU."""
     compile: bool = False

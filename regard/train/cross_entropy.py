@@ -18,7 +18,7 @@ from torch import Tensor
 from regard.errors import DataError
 from regard.native.gpu import runs_kernels
 
-ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float], tuple[Tensor, Tensor, Tensor]]
+ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float, float], tuple[Tensor, Tensor, Tensor]]
 
 IGNORE = -100
 """Label of a position that carries no loss."""
@@ -32,13 +32,16 @@ CPU_BYTES, GPU_BYTES = 1 << 24, 1 << 31
 
 
 def chunk_loss(
-    logits: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+    logits: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, r_drop: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(smoothed loss, plain loss, gradient of the smoothed loss by the logits), sums over rows.
 
     logits (N, V) without their bias, labels (N,). The target is (1 − ε) one-hot + ε / V. Sums are
     taken in float32 or wider; the gradient has the dtype of the logits. In one function, so that
     a compiler makes one pass of it.
+
+    With `r_drop` two rows after each other are one position under two draws of dropout, and half
+    of that times KL(p‖q) + KL(q‖p) of the two is added (R-Drop, Liang et al. 2021).
     """
     wide = logits if logits.dtype == torch.float64 else logits.float()
     wide = wide if bias is None else wide + bias.to(wide.dtype)
@@ -52,14 +55,22 @@ def chunk_loss(
         loss = (1 - smoothing) * plain + smoothing * flat
     right = torch.arange(wide.shape[-1], device=wide.device) == index
     target = right.to(wide.dtype) * (1 - smoothing) + smoothing / wide.shape[-1]
-    pull = (wide - norm).exp() - target
+    p = (wide - norm).exp()
+    pull = p - target
+    if r_drop:
+        apart = (wide - norm).view(-1, 2, wide.shape[-1])
+        apart = (apart - apart.flip(1)).view_as(wide)  # log p − log q
+        divergence = (p * apart).sum(-1)
+        other = p.view(-1, 2, p.shape[-1]).flip(1).reshape(p.shape)
+        pull = pull + r_drop / 2 * (p * (apart - divergence[:, None] + 1) - other)
+        loss = loss + r_drop / 2 * divergence * kept
     return loss.sum(), plain.sum(), (pull * kept[:, None]).to(logits.dtype)
 
 
 @cache
-def compiled_chunk_loss() -> ChunkLoss:
+def compiled_chunk_loss(dynamic: bool | None = None) -> ChunkLoss:
     """`chunk_loss` compiled, when first asked for, since the compiler is slow to import."""
-    compiled: ChunkLoss = torch.compile(chunk_loss)
+    compiled: ChunkLoss = torch.compile(chunk_loss, dynamic=dynamic)
     return compiled
 
 
@@ -70,16 +81,19 @@ class Scores:
         self.weight, self.low, self.compiled = weight.to(low), low, compiled
 
     def loss(
-        self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+        self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, r_drop: float
     ) -> tuple[Tensor, Tensor, Tensor]:
         """`chunk_loss` of the scores of x (N, D), by a kernel of our own on a GPU."""
         logits = x.to(self.low) @ self.weight.T
-        if runs_kernels(logits):
+        if not runs_kernels(logits):
+            score = compiled_chunk_loss() if self.compiled else chunk_loss
+        elif r_drop:
+            score = compiled_chunk_loss(dynamic=True)
+        else:
             from regard.native.triton_kernels import cross_entropy_rows
 
             return cross_entropy_rows(logits, bias, labels, smoothing)
-        score = compiled_chunk_loss() if self.compiled else chunk_loss
-        return score(logits, bias, labels, smoothing)
+        return score(logits, bias, labels, smoothing, r_drop)
 
     def to_input(self, gradient: Tensor) -> Tensor:
         """Gradient by x (N, D)."""
@@ -123,7 +137,9 @@ class LinearCrossEntropy(torch.autograd.Function):
             for begin in range(0, len(x), how.rows):
                 part = slice(begin, begin + how.rows)
                 piece = x[part]
-                loss, bare, gradient = scores.loss(piece, bias, labels[part], how.smoothing)
+                loss, bare, gradient = scores.loss(
+                    piece, bias, labels[part], how.smoothing, how.r_drop
+                )
                 total, plain = total + loss, plain + bare
                 if dx is not None:
                     dx[part] = scores.to_input(gradient)
@@ -160,10 +176,11 @@ class Chunks:
     """Of a chunk."""
     compiled: bool
     fp8: bool
+    r_drop: float
 
     def scores(self, x: Tensor, weight: Tensor, low: torch.dtype) -> Scores:
         """The products for this batch; fp8 where it was asked for and the shapes allow it."""
-        if self.fp8:
+        if self.fp8 and not self.r_drop:
             from regard.train.fp8 import Fp8Scores, fits
 
             if fits(weight) and not self.rows % UNIT and not len(x) % UNIT:
@@ -180,10 +197,12 @@ def linear_cross_entropy(
     rows: int | None = None,
     compiled: bool = False,
     fp8: bool = False,
+    r_drop: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Sums of the smoothed and the plain cross-entropy of x (N, D) scored by weight (V, D).
 
-    Labels (N,) are checked where that costs no wait: on a CPU.
+    Labels (N,) are checked where that costs no wait: on a CPU. With `r_drop` rows come in twos,
+    which chunks of an even number of rows keep together.
     """
     if labels.shape != x.shape[:1] or labels.is_floating_point():
         fault = f"labels {tuple(labels.shape)} of {labels.dtype} for x {tuple(x.shape)}"
@@ -196,7 +215,7 @@ def linear_cross_entropy(
             wanted = f"0 to {len(weight) - 1}, or {IGNORE} for no loss"
             raise DataError("taking the loss", fault, wanted)
     rows = rows or chunk_rows(len(x), len(weight), x.device.type)
-    how = Chunks(smoothing, rows, compiled, fp8)
+    how = Chunks(smoothing, rows + rows % 2 if r_drop else rows, compiled, fp8, r_drop)
     total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)
     return total, plain
 

@@ -130,9 +130,9 @@ class Fp8Scores(Scores):
         self.at = 0  # rows of x8 that were scored
 
     def loss(
-        self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float
+        self, x: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, r_drop: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """`chunk_loss` with the gradient in fp8."""
+        """`chunk_loss` with the gradient in fp8; never asked for `r_drop`."""
         from regard.native.triton_kernels import cross_entropy_rows
 
         self.piece, self.at = self.x8[self.at : self.at + len(x)], self.at + len(x)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.core.block import Block
 from regard.core.cache import Cache
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.train.cross_entropy import IGNORE, linear_cross_entropy
@@ -73,27 +73,36 @@ def token_loss(
     compiled: Compiling = "no",
     fp8: bool = False,
     past: Cache | None = None,
+    r_drop: float = 0.0,
 ) -> Loss:
     """Cross-entropy of the labels (B, T); positions labelled −100 carry no loss and no gradient.
 
     `fp8` is for the scores; the blocks have it from `use_fp8`. `past` is what a recurrent model has
-    read of these rows before.
+    read of these rows before. With `r_drop` the batch is read twice, each time with a dropout of
+    its own: the loss is the mean of both and their divergence (see `chunk_loss`).
     """
     head = model.head
     if head.out is None or head.config.take != "all":
         raise DataError("training", "a model without token scores", "a next-token head")
     hidden = Model.hidden if compiled == "no" else compiled_hidden(compiled)
-    x = head.prepare(hidden(model, batch, past)).flatten(0, 1)  # (B · T, D)
+    if r_drop and past is not None:
+        problem = "r_drop with a recurrent model, whose state goes on from batch to batch"
+        raise UsageError("training", problem, "a Transformer, or r_drop = 0")
+    times = 2 if r_drop else 1
+    x = head.prepare(hidden(model, batch.tile(times) if r_drop else batch, past))
+    x = x.unflatten(0, (times, -1)).movedim(0, 2).flatten(0, 2)  # (B · T · times, D)
+    flat = labels.flatten().repeat_interleave(times) if r_drop else labels.flatten()
     total, plain = linear_cross_entropy(
         x,
         head.out.weight,
         head.out.bias,
-        labels.flatten(),
+        flat,
         smoothing,
         compiled=compiled != "no",
         fp8=fp8,
+        r_drop=r_drop,
     )
-    return Loss(total, plain, (labels != IGNORE).sum())
+    return Loss(total / times, plain / times, (labels != IGNORE).sum())
 
 
 def token_logprobs(model: Model, hidden: Tensor, labels: Tensor) -> Tensor:

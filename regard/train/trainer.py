@@ -54,8 +54,8 @@ class TrainJob:
     """Writes a model as a folder that `regard.load` opens."""
     valid: Source | None = None
     loss: Callable[..., objectives.Loss] = objectives.token_loss
-    """The objective: `loss(model, batch, labels, smoothing, compiled, fp8, past)`, and `extra=`
-    where the examples have any. The sum is divided by the examples' `tokens`."""
+    """The objective: `loss(model, batch, labels, smoothing, compiled, fp8, past, r_drop)`, and
+    `extra=` where the examples have any. The sum is divided by the examples' `tokens`."""
     rates: Mapping[str, float] = field(default_factory=dict)
     """Factors on the learning rate, by name of a parameter; AdamW's only."""
     identity: dict[str, Any] = field(default_factory=dict)
@@ -220,7 +220,7 @@ class Trainer:
             with exchanging(self.loss, number == len(micro)):
                 with self.autocast(), mode:
                     how = config.smoothing, self.compiled, self.fp8, self.carry.take(examples)
-                    loss = self.loss(batch, labels, *how, **extra)
+                    loss = self.loss(batch, labels, *how, config.r_drop, **extra)
                 # Processes average their gradients; the sum over all of them is wanted.
                 self.scaler.scale(loss.sum * self.world.size / total).backward()
             for name, part in {"loss": loss.sum, "nll": loss.plain, **loss.figures}.items():

@@ -289,6 +289,7 @@ class HeadKind(RunKind):
             (self.name == "tag" and own.l2, "l2", "`tune classify` and `tune regress` have it"),
             (metric not in known, f"metric = {metric}", " or ".join(known)),
             (values["lora"] and partly, "lora with body, freeze or replace", "one way to freeze"),
+            (values["r_drop"], "r_drop", "0: only `train` reads a batch twice"),
         ):
             if wrong:
                 raise UsageError(doing, problem, expected)

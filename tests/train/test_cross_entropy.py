@@ -45,6 +45,25 @@ def test_value_and_gradients_are_torchs(smoothing, bias, rows):
         assert (a - c).abs().max() <= 1e-12
 
 
+@pytest.mark.parametrize("rows", [1, 4, 64])
+def test_r_drop_adds_both_divergences_of_two_rows(rows):
+    x, w, b, labels = make(n=24)
+    labels[1::2] = labels[::2]
+    total, plain = linear_cross_entropy(x, w, b, labels, 0.1, rows, r_drop=5.0)
+    mine = torch.autograd.grad(total, (x, w, b))
+    logits = F.linear(x, w, b)
+    same = dict(ignore_index=IGNORE, reduction="sum")
+    logs = logits.log_softmax(-1)[labels != IGNORE]
+    p, q = logs[::2], logs[1::2]
+    apart = F.kl_div(p, q, reduction="sum", log_target=True)
+    apart = apart + F.kl_div(q, p, reduction="sum", log_target=True)
+    wanted = F.cross_entropy(logits, labels, label_smoothing=0.1, **same) + 2.5 * apart
+    assert abs(total - wanted) <= 1e-12 * abs(wanted)
+    assert abs(plain - F.cross_entropy(logits, labels, **same)) <= 1e-12 * abs(plain)
+    for a, c in zip(mine, torch.autograd.grad(wanted, (x, w, b)), strict=True):
+        assert (a - c).abs().max() <= 1e-12
+
+
 def test_gradcheck():
     x, w, b, labels = make(n=6, d=3, v=4)
 

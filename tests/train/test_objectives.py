@@ -9,13 +9,15 @@ import torch
 
 from regard.data.bucket import Buckets
 from regard.data.token_store import hold_out
-from regard.errors import DataError
+from regard.errors import DataError, UsageError
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
 from regard.model.model import Model
-from regard.model.presets import gpt2, transformer, vit
+from regard.model.presets import gpt2, recurrent_lm, transformer, vit
+from regard.model.recurrent import Recurrent
 from regard.train.cross_entropy import IGNORE
 from regard.train.objectives import check_labels, token_loss
+from regard.train.trainer import with_dropout
 from tests.train.runs import make_parts
 
 
@@ -125,3 +127,23 @@ def test_a_model_without_token_scores_is_refused():
     assert isinstance(model.config.head, HeadConfig)
     with pytest.raises(DataError, match="without token scores"):
         token_loss(model, Batch(torch.zeros(1, 3, 8, 8)), torch.zeros(1, 1))
+
+
+def test_r_drop_is_nothing_where_no_dropout_is_drawn_and_something_where_it_is():
+    torch.manual_seed(2)
+    model = Model.fresh(transformer(8, 1, 2, 13)).double()
+    batch = Batch(torch.randint(0, 13, (3, 5)), torch.randint(0, 13, (3, 4)))
+    labels = torch.randint(0, 13, (3, 4))
+    labels[1, 2:] = IGNORE
+    plain, twice = (token_loss(with_dropout(model, 0.0), batch, labels, r_drop=r) for r in (0, 5))
+    for one, other in zip(plain[:3], twice[:3], strict=True):
+        assert float(one.detach()) == pytest.approx(float(other.detach()), rel=1e-12)
+    loss = token_loss(with_dropout(model.train(), 0.5), batch, labels, r_drop=5.0)
+    assert float(loss.sum.detach()) > float(loss.plain)  # no smoothing: what is more is divergence
+
+
+def test_r_drop_of_a_recurrent_model_is_refused():
+    model = Recurrent.fresh(recurrent_lm("lstm", 4, 4, 1, 9))
+    with pytest.raises(UsageError, match="r_drop with a recurrent model"):
+        ids = torch.zeros(1, 3, dtype=torch.long)
+        token_loss(model, Batch(ids), ids, past=model.carry(1), r_drop=5.0)
