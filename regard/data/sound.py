@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
+import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +21,23 @@ RATE = 16000  # samples a second, as Whisper and wav2vec 2.0 expect
 FFT, HOP = 400, 160  # a window of 25 ms every 10 ms
 HIGHEST_RATE = 384_000  # above any sound card; bounds the memory of resampling
 UNKNOWN_SIZE = 0xFFFFFFFF  # written by programs that stream and cannot know the length
+SUBTYPES = {
+    "u8": "PCM_U8",
+    "s8": "PCM_S8",
+    "s16le": "PCM_16",
+    "s24le": "PCM_24",
+    "s32le": "PCM_32",
+    "f32le": "FLOAT",
+}
+"""How a sample of raw sound is written, and libsndfile's name of that."""
+
+
+class RawSound(NamedTuple):
+    """What sound without a header is: samples a second, a key of SUBTYPES, channels."""
+
+    rate: int
+    format: str
+    channels: int = 1
 
 
 def log_mel(
@@ -82,31 +102,41 @@ def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Ten
     return torch.cat(pieces)
 
 
-def read_sound(path: str | Path) -> tuple[Tensor, int]:
+def read_sound(path: str | Path, raw: RawSound | None = None) -> tuple[Tensor, int]:
     """Mono samples (S) in -1 to 1, the mean of the channels, and their rate.
 
-    Reads WAV, FLAC and whatever else libsndfile knows (audio extra); half a file is an error.
+    Reads WAV, FLAC and whatever else libsndfile knows (audio extra), or raw sound; half a file is
+    an error. The path - is stdin. Channels are put together block by block.
     """
-    doing = f"reading {path}"
+    stdin = str(path) == "-"
+    doing = "reading sound from stdin" if stdin else f"reading {path}"
     try:
         import soundfile
     except ImportError as error:
         fix = "pip install 'regard[audio]'"
         raise RegardError(doing, "soundfile is not installed", "the audio extra", fix) from error
-    if not Path(path).is_file():
+    if not stdin and not Path(path).is_file():
         raise DataError(doing, "no such file", "a sound file")
+    about: dict[str, Any] = {}
+    if raw is not None:
+        if not 1 <= raw.rate <= HIGHEST_RATE:
+            raise DataError(doing, f"a rate of {raw.rate} Hz", f"1 to {HIGHEST_RATE} Hz")
+        about = dict(samplerate=raw.rate, channels=raw.channels, subtype=SUBTYPES[raw.format])
+        about |= dict(format="RAW", endian="LITTLE")
     try:
-        with soundfile.SoundFile(str(path)) as file:
-            samples, rate = file.read(dtype="float32", always_2d=True), file.samplerate
+        source = io.BytesIO(sys.stdin.buffer.read()) if stdin else str(path)
+        with soundfile.SoundFile(source, **about) as file:
+            blocks, rate = file.blocks(1 << 20, dtype="float32", always_2d=True), file.samplerate
+            mono = [block.mean(axis=1, dtype=np.float64).astype(np.float32) for block in blocks]
             cut = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
     except soundfile.SoundFileError as error:
         raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
     if cut and int(cut[1]) != UNKNOWN_SIZE:
         fault = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
         raise DataError(doing, fault, "a whole file", "copy or convert the file again")
-    mono = torch.from_numpy(samples.mean(axis=1, dtype=np.float64)).float()
-    _check_samples(mono, doing)
-    return mono, int(rate)
+    samples = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *mono]))
+    _check_samples(samples, doing)
+    return samples, int(rate)
 
 
 def _check_samples(samples: Tensor, doing: str) -> None:
