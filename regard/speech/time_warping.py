@@ -7,7 +7,7 @@ only gives each token its moment, as in OpenAI's Whisper.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.interop.side import parse
 from regard.model.batch import pad_rows
 from regard.model.model import Memory
 
@@ -22,17 +23,7 @@ if TYPE_CHECKING:
     from regard.kit import Kit
 
 SMOOTH = 7  # moments of which the median is taken
-UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
-"""Languages that write no blanks: each character is a word."""
 CLOSING = "\"'.。,，!！?？:：”)]}、;…"
-
-
-class TimedWord(NamedTuple):
-    """A word as it is written, blank before it included, and its first and last moment."""
-
-    text: str
-    start: int
-    end: int
 
 
 def split_words(kit: Kit, tokens: list[int], spaced: bool) -> list[tuple[str, int, int]]:
@@ -54,41 +45,29 @@ def split_words(kit: Kit, tokens: list[int], spaced: bool) -> list[tuple[str, in
     return words
 
 
-def time_words(
-    kit: Kit, memory: Memory, prompts: list[list[int]], texts: list[list[int]], frames: list[int]
-) -> list[NDArray[np.int64]]:
-    """The moment, in vectors of the encoder, at which each token of texts begins, and their end.
+def time_tokens(
+    kit: Kit, sounds: Memory, rows: list[list[int]], start: int, sizes: list[int]
+) -> list[list[int]]:
+    """At which vector of the encoder each token of rows begins to be said, from place `start` on.
 
-    `frames` is how many of the encoder's vectors hold sound.
+    The last token is the end, for which there may be no room. `sizes` vectors hold sound.
     """
-    heads = alignment_heads(kit)
-    end = min(kit.stops)
-    rows = [[*prompt, *text, end] for prompt, text in zip(prompts, texts, strict=True)]
-    ids, mask = pad_rows(rows, end)
-    taps = {layer: f"decoder.blocks.{layer}.cross.pattern" for layer, _ in heads}
-    with kit.hooked.reading(list(taps.values())) as hooks:
-        real = None if mask is None else mask.to(kit.device)
-        kit.model.decode(ids.to(kit.device), memory, real)
+    listed = parse(kit.files, "generation_config.json").get("alignment_heads")
+    stack = kit.model.config.decoder
+    if not listed:  # all heads of the upper half
+        layers = range(stack.depth // 2, stack.depth)
+        listed = [(layer, head) for layer in layers for head in range(stack.block.heads)]
+    ids, mask = pad_rows([row[: kit.room] for row in rows], rows[0][-1])
+    taps = {layer: f"decoder.blocks.{layer}.cross.pattern" for layer, _ in listed}
+    with kit.hooked.reading(taps.values()) as hooks:
+        kit.model.decode(ids.to(kit.device), sounds, None if mask is None else mask.to(kit.device))
         seen = {layer: hooks[name].seen for layer, name in taps.items()}
     moments = []
-    for n, (row, prompt) in enumerate(zip(rows, prompts, strict=True)):
-        looks = [seen[layer][n, head, : len(row), : frames[n]] for layer, head in heads]
+    for n, (row, size) in enumerate(zip(rows, sizes, strict=True)):
+        looks = [seen[layer][n, head, : len(row), :size] for layer, head in listed]
         picture = smooth(torch.stack(looks).float().cpu())
-        moments.append(warp(-picture[len(prompt) - 1 : -1].double().numpy()))
+        moments.append(warp(-picture[start - 1 : len(row) - 1].double().numpy()))
     return moments
-
-
-def alignment_heads(kit: Kit) -> list[tuple[int, int]]:
-    """(layer, head) of those that follow the sound; unknown, all of the upper half."""
-    from regard.interop.side import parse
-
-    listed = parse(kit.files, "generation_config.json").get("alignment_heads")
-    if listed:
-        return [(int(layer), int(head)) for layer, head in listed]
-    stack = kit.model.config.decoder
-    assert stack is not None
-    layers = range(stack.depth // 2, stack.depth)
-    return [(layer, head) for layer in layers for head in range(stack.block.heads)]
 
 
 def smooth(looks: Tensor) -> Tensor:
@@ -102,7 +81,7 @@ def smooth(looks: Tensor) -> Tensor:
     return looks.mean(0)
 
 
-def warp(cost: NDArray[np.float64]) -> NDArray[np.int64]:
+def warp(cost: NDArray[np.float64]) -> list[int]:
     """The column at which the cheapest monotonous way through (rows, columns) enters each row.
 
     The ways to all cells of a diagonal are compared at once.
@@ -120,7 +99,7 @@ def warp(cost: NDArray[np.float64]) -> NDArray[np.int64]:
         now[row] = cost[row - 1, diagonal - row - 1] + np.choose(step, (both, up, left))
         came[diagonal, row] = step
         oldest, before = before, now
-    entered = np.zeros(rows, dtype=np.int64)
+    entered = [0] * rows
     row, column = rows, columns
     while row and column:
         entered[row - 1] = column - 1

@@ -25,7 +25,7 @@ look
 history/predictors
 history/shannon
 history/rungs
-tune nvib evaluate formal
+tune nvib evaluate formal speech
 model_kinds
 translation
 kit
