@@ -8,7 +8,7 @@ import re
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,23 +21,9 @@ RATE = 16000  # samples a second, as Whisper and wav2vec 2.0 expect
 FFT, HOP = 400, 160  # a window of 25 ms every 10 ms
 HIGHEST_RATE = 384_000  # above any sound card; bounds the memory of resampling
 UNKNOWN_SIZE = 0xFFFFFFFF  # written by programs that stream and cannot know the length
-SUBTYPES = {
-    "u8": "PCM_U8",
-    "s8": "PCM_S8",
-    "s16le": "PCM_16",
-    "s24le": "PCM_24",
-    "s32le": "PCM_32",
-    "f32le": "FLOAT",
-}
+SUBTYPES = {"u8": "PCM_U8", "s8": "PCM_S8", "s16le": "PCM_16", "s24le": "PCM_24"}
+SUBTYPES |= {"s32le": "PCM_32", "f32le": "FLOAT"}
 """How a sample of raw sound is written, and libsndfile's name of that."""
-
-
-class RawSound(NamedTuple):
-    """What sound without a header is: samples a second, a key of SUBTYPES, channels."""
-
-    rate: int
-    format: str
-    channels: int = 1
 
 
 def log_mel(
@@ -102,11 +88,11 @@ def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Ten
     return torch.cat(pieces)
 
 
-def read_sound(path: str | Path, raw: RawSound | None = None) -> tuple[Tensor, int]:
+def read_sound(path: str | Path, raw: tuple[int, str] | None = None) -> tuple[Tensor, int]:
     """Mono samples (S) in -1 to 1, the mean of the channels, and their rate.
 
-    Reads WAV, FLAC and whatever else libsndfile knows (audio extra), or raw sound; half a file is
-    an error. The path - is stdin. Channels are put together block by block.
+    Reads WAV, FLAC and whatever else libsndfile knows (audio extra), or raw mono sound of a rate
+    and a format (a key of SUBTYPES); half a file is an error. The path - is stdin.
     """
     stdin = str(path) == "-"
     doing = "reading sound from stdin" if stdin else f"reading {path}"
@@ -119,10 +105,8 @@ def read_sound(path: str | Path, raw: RawSound | None = None) -> tuple[Tensor, i
         raise DataError(doing, "no such file", "a sound file")
     about: dict[str, Any] = {}
     if raw is not None:
-        if not 1 <= raw.rate <= HIGHEST_RATE:
-            raise DataError(doing, f"a rate of {raw.rate} Hz", f"1 to {HIGHEST_RATE} Hz")
-        about = dict(samplerate=raw.rate, channels=raw.channels, subtype=SUBTYPES[raw.format])
-        about |= dict(format="RAW", endian="LITTLE")
+        subtype = SUBTYPES[raw[1]]
+        about = dict(samplerate=raw[0], subtype=subtype, channels=1, format="RAW", endian="LITTLE")
     try:
         source = io.BytesIO(sys.stdin.buffer.read()) if stdin else str(path)
         with soundfile.SoundFile(source, **about) as file:

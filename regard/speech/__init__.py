@@ -25,7 +25,6 @@ def transcribe(
     out: str | Path | None = None,
     rate: Count | None = None,
     format: RawFormat | None = None,
-    channels: Count = 1,
     precision: Precision = "auto",
 ) -> Transcript | Iterator[Transcript | Failed]:
     """What is said in sound files, with the time of each sentence and word.
@@ -41,8 +40,7 @@ def transcribe(
         task: transcribe writes the language that is spoken, translate English.
         out: write it too: .txt, .srt, .vtt or .json; of several files {} becomes each one's name.
         rate: samples a second of raw sound, which has no header to say so.
-        format: of raw sound: how a sample is written, such as s16le.
-        channels: of raw sound.
+        format: of raw sound, which is mono: how a sample is written, such as s16le.
         precision: of the matrix products; less is faster.
 
     Example:
@@ -51,7 +49,6 @@ def transcribe(
         $ regard transcribe *.wav --model folder --language fr --task translate --json
         $ arecord -r 16000 | regard transcribe - --model folder --rate 16000 --format u8
     """
-    from regard.data.sound import RawSound
     from regard.files import check_places
     from regard.loading import open_kit
     from regard.speech.long_form import Transcriber
@@ -67,7 +64,7 @@ def transcribe(
         problem = f"{len(several)} files and --out {out}"
         raise UsageError(doing, problem, "a name for each", "--out '{}.srt'")
     check_places(out)
-    raw = RawSound(rate, format, channels) if rate is not None and format is not None else None
+    raw = None if rate is None or format is None else (rate, format)
     transcripts = Transcriber(open_kit(model, precision), language, task).run(several, raw, out)
     if isinstance(files, list):
         return transcripts

@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.ambient import current, track
+from regard.core.cache import Cache
 from regard.data.sentences import sentence_spans
-from regard.data.sound import HOP, RATE, RawSound, log_mel, read_sound, resample
+from regard.data.sound import HOP, RATE, log_mel, read_sound, resample
 from regard.decode.constraints import NEVER, ban
 from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process, without_end
@@ -74,10 +75,8 @@ class Transcriber:
             raise wrong_network("transcribing", kit, "a Whisper model")
         self.kit, self.start, self.end = kit, start_id(kit.files, kit.config), min(kit.stops)
         self.window, self.mels = 2 * front.length, front.mels
-        self.no_times = whole_number(
-            settings.get("no_timestamps_token_id"), "no_timestamps_token_id"
-        )
-        known = settings.get("lang_to_id") or {}
+        key, known = "no_timestamps_token_id", settings.get("lang_to_id") or {}
+        self.no_times, self.room = whole_number(settings.get(key), key), kit.room or 448
         self.languages = {name.strip("<|>"): int(id) for name, id in known.items()}
         self.task = (settings.get("task_to_id") or {}).get(task)
         if language is not None and language not in (self.languages or ("en",)):
@@ -88,7 +87,7 @@ class Transcriber:
         self.language = language if self.languages else "en"
         latest = settings.get("max_initial_timestamp_index")
         self.latest = front.length if latest is None else int(latest)
-        self.limit = int(settings.get("max_length") or 448)
+        self.limit = int(settings.get("max_length") or self.room)
         begin = ban(settings.get("begin_suppress_tokens") or ())
         self.rules: list[Process] = [
             lambda logits, history: logits if history.shape[1] else begin(logits, history),
@@ -96,7 +95,7 @@ class Transcriber:
         ]
 
     def run(
-        self, files: Sequence[str | Path], raw: RawSound | None, out: str | Path | None
+        self, files: Sequence[str | Path], raw: tuple[int, str] | None, out: str | Path | None
     ) -> Iterator[Transcript | Failed]:
         """A transcript of each file in order; one that cannot be read is a `Failed`."""
         for place in track(range(0, len(files), TOGETHER), "transcribing"):
@@ -110,17 +109,13 @@ class Transcriber:
                 if isinstance(each, Failed):
                     yield each
                     continue
-                text, spoken, seconds = (
-                    each.text.strip(),
-                    each.language or "",
-                    each.frames * HOP / RATE,
-                )
-                transcript = Transcript(each.file, text, spoken, seconds, each.segments, each.words)
+                about = each.file, each.text.strip(), each.language or "", each.frames * HOP / RATE
+                transcript = Transcript(*about, each.segments, each.words)
                 if out is not None:
                     transcript.save(str(out).replace("{}", Path(each.file).stem))
                 yield transcript
 
-    def open(self, file: str | Path, raw: RawSound | None) -> Recording | Failed:
+    def open(self, file: str | Path, raw: tuple[int, str] | None) -> Recording | Failed:
         """A file as the model reads it."""
         try:
             samples = resample(*read_sound(file, raw))
@@ -134,73 +129,52 @@ class Transcriber:
     @torch.inference_mode()
     def listen(self, rows: list[Recording], times: bool) -> None:
         """Write the next window of each recording, and go on to the one after it."""
-        kit = self.kit
+        kit, model = self.kit, self.kit.model
         cut = [row.picture[:, row.seek : row.seek + self.window] for row in rows]
         pictures = torch.stack([F.pad(part, (0, self.window - part.shape[1])) for part in cut])
-        pictures = pictures.to(kit.device, kit.dtype)
-        vectors = torch.cat([kit.model.encode(picture[None]).x for picture in pictures])
-        begin = torch.full((len(rows), 1), self.start, device=kit.device)
-        first = kit.model.score(kit.model.decode(begin, Memory(vectors)))[:, 0].float()
+        cache = model.cache(len(rows), self.room)
+        begun = kit.batch(pictures, [[self.start]] * len(rows))
+        cache.source = Memory(torch.cat([model.encode(each[None]).x for each in begun.inputs]))
+        first = model(begun, cache)[:, 0].float()
         silence = first.softmax(-1)[:, self.no_times - 1].tolist()
+        prompts, spans = [], {}
         for row, scores in zip(rows, first, strict=True):
             if row.language is None:
                 best = int(scores[[*self.languages.values()]].argmax())
                 row.language = [*self.languages][best]
-        prompts = [[self.start, *self.wanted(row), self.no_times] for row in rows]
+            spoken = self.languages.get(row.language), self.task if self.languages else None
+            wanted = [id for id in spoken if id is not None]
+            prompts.append([self.start, *wanted, *([] if times else [self.no_times])])
+
+        def write(numbers: list[int], how: SampleConfig | None = None) -> list[Hypothesis]:
+            rules = self.rules + [time_pairs(self.no_times + 1, self.end, self.latest)] * times
+            batch = kit.batch(pictures[numbers], [prompts[n] for n in numbers])
+            limit = min(self.limit, self.room - batch.ids.shape[1])
+            again = reread(cache, numbers)
+            answers = kit.search(batch, limit, how, Ends(kit.stops), rules, cache=again)
+            return [hypotheses[0] for hypotheses in answers]
+
         here = [n for n in range(len(rows)) if silence[n] <= SILENT]
-        written = self.write(pictures, vectors, prompts, here, times)
-        texts, spans = {}, {}
-        for n, hypothesis in zip(here, written, strict=True):
-            if silence[n] <= QUIET or not self.is_poor(hypothesis, LIKELY):
-                for temperature in TEMPERATURES if self.is_poor(hypothesis, HARDLY) else ():
-                    how = SampleConfig(temperature, seed=current().seed)
-                    (attempt,) = self.write(pictures, vectors, prompts, [n], times, how)
-                    if not self.is_poor(attempt, HARDLY):
-                        hypothesis = attempt
-                        break
-                tokens = without_end(hypothesis.tokens, kit.stops)
-                frames = min(self.window, rows[n].frames - rows[n].seek)
-                spans[n] = split_segments(tokens, self.no_times + 1, frames)
-                texts[n] = [t for _, _, part in spans[n][0] for t in part if t < self.end]
-        moments = {}
-        if any(texts.values()):
-            sizes = [max(1, -(-(rows[n].frames - rows[n].seek) // 2)) for n in texts]
-            said = [[*prompts[n], *text, self.end] for n, text in texts.items()]
-            sounds = Memory(vectors[[*texts]])
-            moments = dict(
-                zip(texts, time_tokens(kit, sounds, said, len(prompts[0]), sizes), strict=True)
-            )
+        for n, hypothesis in zip(here, write(here) if here else (), strict=True):
+            if silence[n] > QUIET and self.is_poor(hypothesis, LIKELY):
+                continue
+            for temperature in TEMPERATURES if self.is_poor(hypothesis, HARDLY) else ():
+                (attempt,) = write([n], SampleConfig(temperature, seed=current().seed))
+                if not self.is_poor(attempt, HARDLY):
+                    hypothesis = attempt
+                    break
+            tokens = without_end(hypothesis.tokens, kit.stops)
+            frames = min(self.window, rows[n].frames - rows[n].seek)
+            spans[n] = split_segments(tokens, self.no_times + 1, frames)
+            text = [t for _, _, part in spans[n][0] for t in part if t < self.end]
+            if text:
+                prompt = [*prompts[n], self.no_times] if times else prompts[n]
+                target, size = [*prompt, *text, self.end][: self.room], -(-frames // 2)
+                places = slice(len(prompt) - 1, len(prompt) + len(text))
+                at = time_tokens(kit, reread(cache, [n]), target, places, size)
+                self.note(rows[n], text, at, spans[n][0])
         for n, row in enumerate(rows):
-            if n in moments:
-                self.note(row, texts[n], moments[n], spans[n][0])
             row.seek += spans[n][1] if n in spans else self.window
-
-    def wanted(self, row: Recording) -> list[int]:
-        """The tokens of the language and the task, for a model of many languages."""
-        ids = self.languages.get(row.language or ""), self.task
-        return [id for id in ids if id is not None] if self.languages else []
-
-    def write(
-        self,
-        pictures: Tensor,
-        vectors: Tensor,
-        prompts: list[list[int]],
-        rows: list[int],
-        times: bool,
-        how: SampleConfig | None = None,
-    ) -> list[Hypothesis]:
-        """The texts of these windows, with time tokens or without."""
-        if not rows:
-            return []
-        starts = [prompts[n][: -1 if times else None] for n in rows]
-        rules = self.rules + (
-            [time_pairs(self.no_times + 1, self.end, self.latest)] if times else []
-        )
-        batch = self.kit.batch(pictures[rows], starts)  # type: ignore[arg-type]
-        ends, memory = Ends(self.kit.stops), Memory(vectors[rows])
-        limit = min(self.limit, (self.kit.room or 448) - len(starts[0]))
-        answers = self.kit.search(batch, limit, how, ends, rules, memory=memory)
-        return [hypotheses[0] for hypotheses in answers]
 
     def is_poor(self, hypothesis: Hypothesis, least: float) -> bool:
         """Whether a text repeats itself, or its tokens are less likely than that in the mean."""
@@ -209,7 +183,7 @@ class Transcriber:
         repeated = len(text) > REPEATED * len(zlib.compress(text))
         return repeated or hypothesis.logprob < least * len(tokens)
 
-    def note(self, row: Recording, tokens: list[int], at: Sequence[int], spans: list[Span]) -> None:
+    def note(self, row: Recording, tokens: list[int], at: list[int], spans: list[Span]) -> None:
         """Add the words and segments of a window to what was said before."""
         words = split_words(self.kit, tokens, row.language not in UNSPACED)
         for word, begin, end in words:
@@ -220,16 +194,21 @@ class Transcriber:
         if not row.long:  # each sentence from its first word on
             ends = list(accumulate(len(word) for word, _, _ in words))
             said = []
-            for first, last in sentence_spans(text):
-                inside = [
-                    word for word, end in zip(words, ends, strict=True) if first < end <= last
-                ]
-                said += [(at[inside[0][1]], at[inside[-1][2]], text[first:last])] if inside else []
-        row.segments += [
-            SpokenSegment(row.time(a), row.time(b), part.strip())
-            for a, b, part in said
-            if part.strip()
-        ]
+            for start, stop in sentence_spans(text):
+                inside = [n for n, end in enumerate(ends) if start < end <= stop] or [0]
+                first, last = words[inside[0]], words[inside[-1]]
+                said.append((at[first[1]], at[last[2]], text[start:stop]))
+        for a, b, part in said:
+            if part.strip():
+                row.segments.append(SpokenSegment(row.time(a), row.time(b), part.strip()))
+
+
+def reread(cache: Cache, rows: list[int]) -> Cache:
+    """A cache for these rows that has read their sources, and nothing else."""
+    twin = cache.copy()
+    twin.shorten(0)
+    twin.select(torch.tensor(rows, device=twin.lengths.device))
+    return twin
 
 
 def time_pairs(zero: int, end: int, latest: int) -> Process:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regard.files import write_whole
-from regard.result import Grid, Result, Row, shown
+from regard.result import Grid, Result, Row
 
 
 @dataclass(frozen=True)
@@ -15,16 +15,16 @@ class SpokenWord(Row):
     """A word and when it is said, in seconds."""
 
     word: str
-    start: float = shown("{:.2f}")
-    end: float = shown("{:.2f}")
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
 class SpokenSegment(Row):
     """A sentence, or what the model took for one piece, and when it is said, in seconds."""
 
-    start: float = shown("{:.2f}")
-    end: float = shown("{:.2f}")
+    start: float
+    end: float
     text: str
 
 

@@ -7,7 +7,7 @@ only gives each token its moment, as in OpenAI's Whisper.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.core.cache import Cache
 from regard.interop.side import parse
-from regard.model.batch import pad_rows
 from regard.model.model import Memory
 
 if TYPE_CHECKING:
@@ -45,29 +45,24 @@ def split_words(kit: Kit, tokens: list[int], spaced: bool) -> list[tuple[str, in
     return words
 
 
-def time_tokens(
-    kit: Kit, sounds: Memory, rows: list[list[int]], start: int, sizes: list[int]
-) -> list[list[int]]:
-    """At which vector of the encoder each token of rows begins to be said, from place `start` on.
+def time_tokens(kit: Kit, cache: Cache, target: list[int], places: slice, size: int) -> list[int]:
+    """At which vector of the encoder each of these places of a target looks, in order.
 
-    The last token is the end, for which there may be no room. `sizes` vectors hold sound.
+    `size` vectors of the source that the cache has read hold sound.
     """
     listed = parse(kit.files, "generation_config.json").get("alignment_heads")
-    stack = kit.model.config.decoder
     if not listed:  # all heads of the upper half
-        layers = range(stack.depth // 2, stack.depth)
-        listed = [(layer, head) for layer in layers for head in range(stack.block.heads)]
-    ids, mask = pad_rows([row[: kit.room] for row in rows], rows[0][-1])
+        decoder = kit.model.stacks[-1].config
+        layers, heads = range(decoder.depth // 2, decoder.depth), range(decoder.block.heads)
+        listed = [(layer, head) for layer in layers for head in heads]
     taps = {layer: f"decoder.blocks.{layer}.cross.pattern" for layer, _ in listed}
     with kit.hooked.reading(taps.values()) as hooks:
-        kit.model.decode(ids.to(kit.device), sounds, None if mask is None else mask.to(kit.device))
-        seen = {layer: hooks[name].seen for layer, name in taps.items()}
-    moments = []
-    for n, (row, size) in enumerate(zip(rows, sizes, strict=True)):
-        looks = [seen[layer][n, head, : len(row), :size] for layer, head in listed]
-        picture = smooth(torch.stack(looks).float().cpu())
-        moments.append(warp(-picture[start - 1 : len(row) - 1].double().numpy()))
-    return moments
+        ids = torch.tensor([target], device=kit.device)
+        kit.model.decode(ids, Memory(*(cache.source or ())), cache=cache)
+        seen: dict[int, Any] = {layer: hooks[name].seen for layer, name in taps.items()}
+    looks = torch.stack([seen[layer][0, head, :, :size] for layer, head in listed])
+    picture = smooth(looks.float().cpu())
+    return warp(-picture[places].double().numpy())
 
 
 def smooth(looks: Tensor) -> Tensor:

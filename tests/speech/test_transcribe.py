@@ -15,6 +15,7 @@ from transformers.generation.logits_process import WhisperTimeStampLogitsProcess
 
 import regard
 from regard.cli.main import main
+from regard.decode.sampling import SampleConfig
 from regard.errors import DataError, UsageError
 from regard.result import Failed
 from regard.speech import long_form, time_warping
@@ -195,16 +196,15 @@ def test_silence_has_no_words(whisper, monkeypatch):
 def test_poor_texts_are_drawn_again(whisper, monkeypatch):
     folder, _, paths = whisper
     drawn = []
-    write = long_form.Transcriber.write
 
-    def noted(self, *args):
-        drawn.append(args[-1].temperature if len(args) == 6 else None)
-        return write(self, *args)
+    def noted(temperature, **how):
+        drawn.append(temperature)
+        return SampleConfig(temperature, **how)
 
-    monkeypatch.setattr(long_form.Transcriber, "write", noted)
+    monkeypatch.setattr(long_form, "SampleConfig", noted)
     monkeypatch.setattr(long_form, "HARDLY", math.inf)  # all are poor: the first stays
     first = regard.transcribe(paths[0], model=folder).text
-    assert drawn == [None, *long_form.TEMPERATURES]
+    assert drawn == [*long_form.TEMPERATURES]
     monkeypatch.setattr(long_form, "HARDLY", -math.inf)
     monkeypatch.setattr(long_form, "REPEATED", math.inf)
     assert regard.transcribe(paths[0], model=folder).text == first
@@ -213,7 +213,7 @@ def test_poor_texts_are_drawn_again(whisper, monkeypatch):
     monkeypatch.setattr(long_form, "QUIET", -1.0)
     drawn.clear()
     assert regard.transcribe(paths[0], model=folder).text != first
-    assert drawn == [None, 0.2, 0.4]
+    assert drawn == [0.2, 0.4]
 
 
 def test_raw_sound_from_stdin(whisper, greedy, monkeypatch, capsys):
