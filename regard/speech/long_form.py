@@ -28,6 +28,7 @@ from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process, without_end
 from regard.errors import DataError, UsageError, did_you_mean
 from regard.interop.side import parse, start_id, whole_number
+from regard.loading import wrong_network
 from regard.model.config import AudioConfig
 from regard.model.model import Memory
 from regard.result import Failed
@@ -68,8 +69,6 @@ class Transcriber:
     """A Whisper model that listens."""
 
     def __init__(self, kit: Kit, language: str | None, task: str) -> None:
-        from regard.loading import wrong_network
-
         settings, front = parse(kit.files, "generation_config.json"), kit.model.config.front
         if not isinstance(front, AudioConfig) or kit.model.decoder is None:
             raise wrong_network("transcribing", kit, "a Whisper model")
