@@ -178,7 +178,7 @@ class Transcriber:
     def is_poor(self, hypothesis: Hypothesis, least: float) -> bool:
         """Whether a text repeats itself, or its tokens are less likely than that in the mean."""
         tokens = hypothesis.tokens
-        text = self.kit.text([t for t in tokens if t < self.no_times]).encode()
+        text = self.kit.text([t for t in tokens if t < self.end]).encode()
         repeated = len(text) > REPEATED * len(zlib.compress(text))
         return repeated or hypothesis.logprob < least * len(tokens)
 
