@@ -38,25 +38,40 @@ def log_mel(
         x = F.pad(x, (0, max(0, FFT - len(x))))  # at least one window
     else:
         x = F.pad(x, (0, max(0, frames * HOP - len(x))))[: frames * HOP]
-    window = torch.hann_window(FFT)
-    spectrum = torch.stft(x, FFT, HOP, window=window, return_complex=True)  # (201, frames + 1)
-    power = spectrum[:, :-1].abs() ** 2  # Whisper drops the last frame
-    picture = (mel_filters(mels) @ power).clamp(min=1e-10).log10()  # (mels, frames)
+    power = mel_power(x, mel_filters(mels), FFT, HOP)[:, :-1]  # Whisper drops the last frame
+    picture = power.clamp(min=1e-10).log10()  # (mels, frames)
     return (picture.clamp(min=float(picture.max()) - 8.0) + 4.0) / 4.0
 
 
+def mel_power(x: Tensor, filters: Tensor, fft: int, hop: int, pad: str = "reflect") -> Tensor:
+    """Power in each filter at each hop: samples (S) to (mels, 1 + S // hop).
+
+    librosa's own settings are mel_power(x, mel_filters(128, 2048, 22050), 2048, 512, "constant").
+    """
+    window = torch.hann_window(fft)
+    spectrum = torch.stft(x, fft, hop, window=window, pad_mode=pad, return_complex=True)
+    return filters @ spectrum.abs() ** 2  # of (fft / 2 + 1, frames)
+
+
 @lru_cache
-def mel_filters(mels: int, fft: int = FFT, rate: int = RATE) -> Tensor:
-    """Triangles of equal area on Slaney's mel scale, as librosa makes them: (mels, fft / 2 + 1)."""
-    # Slaney's scale: 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 for each factor of 6.4.
-    most = 15.0 + 27.0 * math.log(rate / 2000.0) / math.log(6.4)  # the mel of the highest frequency
-    mel = np.linspace(0.0, most, mels + 2)  # left, centre, right of each
-    corners = np.where(mel < 15.0, mel * 200.0 / 3.0, 1000.0 * 6.4 ** ((mel - 15.0) / 27.0))  # Hz
+def mel_filters(
+    mels: int, fft: int = FFT, rate: int = RATE, htk: bool = False, area: bool = True
+) -> Tensor:
+    """Triangles on Slaney's mel scale or HTK's, as librosa makes them: (mels, fft / 2 + 1).
+
+    With `area` all have the same area, else the same height of one.
+    """
+    if htk:
+        mel = np.linspace(0.0, math.log1p(rate / 1400.0), mels + 2)  # left, centre, right of each
+        corners = 700.0 * np.expm1(mel)  # Hz
+    else:  # 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 for each factor of 6.4
+        mel = np.linspace(0.0, 15.0 + 27.0 * math.log(rate / 2000.0) / math.log(6.4), mels + 2)
+        corners = np.where(mel < 15.0, mel * 200.0 / 3.0, 1000.0 * 6.4 ** ((mel - 15.0) / 27.0))
     bins = np.linspace(0.0, rate / 2, fft // 2 + 1)
     left, centre, right = (corners[i : i + mels, None] for i in range(3))
     rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
     triangles = np.maximum(0.0, np.minimum(rising, falling))
-    return torch.from_numpy(2.0 / (right - left) * triangles).float()
+    return torch.from_numpy(triangles * (2.0 / (right - left) if area else 1.0)).float()
 
 
 def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Tensor:
