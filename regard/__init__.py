@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.model.batch import onehot
     from regard.native import doctor
     from regard.rules import discover
+    from regard.speech import transcribe
     from regard.train import replay, verify
     from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
     from regard.translation import translate
@@ -87,6 +88,7 @@ __all__ = [
     "taps",
     "tokens",
     "train",
+    "transcribe",
     "translate",
     "tune",
     "verify",

@@ -136,7 +136,10 @@ def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = Fa
         raise UsageError("opening a model", fault, "a folder with weights", fix)
     kit = load_kit(path, device=choose_device(), strict=strict, precision=precision)
     if kit.tokenizer is None:
-        kind, fix = kit.model.config.front.kind, f"put a tokenizer.json into {path}"
+        kind, fix = (
+            (kit.model.config.target or kit.model.config.front).kind,
+            f"put a tokenizer.json into {path}",
+        )
         fix = fix if kind == "text" else f"this model reads {kind}: take one that reads text"
         raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)
     return kit

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import regard
 
 PANELS = {
-    "Use": ("generate", "chat", "translate", "score", "fill", "embed", "predict"),
+    "Use": ("generate", "chat", "translate", "score", "fill", "embed", "predict", "transcribe"),
     "Make": ("train", "tune", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
+import sys
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +21,9 @@ RATE = 16000  # samples a second, as Whisper and wav2vec 2.0 expect
 FFT, HOP = 400, 160  # a window of 25 ms every 10 ms
 HIGHEST_RATE = 384_000  # above any sound card; bounds the memory of resampling
 UNKNOWN_SIZE = 0xFFFFFFFF  # written by programs that stream and cannot know the length
+SUBTYPES = {"u8": "PCM_U8", "s8": "PCM_S8", "s16le": "PCM_16", "s24le": "PCM_24"}
+SUBTYPES |= {"s32le": "PCM_32", "f32le": "FLOAT"}
+"""How a sample of raw sound is written, and libsndfile's name of that."""
 
 
 def log_mel(
@@ -32,25 +38,40 @@ def log_mel(
         x = F.pad(x, (0, max(0, FFT - len(x))))  # at least one window
     else:
         x = F.pad(x, (0, max(0, frames * HOP - len(x))))[: frames * HOP]
-    window = torch.hann_window(FFT)
-    spectrum = torch.stft(x, FFT, HOP, window=window, return_complex=True)  # (201, frames + 1)
-    power = spectrum[:, :-1].abs() ** 2  # Whisper drops the last frame
-    picture = (mel_filters(mels) @ power).clamp(min=1e-10).log10()  # (mels, frames)
+    power = mel_power(x, mel_filters(mels), FFT, HOP)[:, :-1]  # Whisper drops the last frame
+    picture = power.clamp(min=1e-10).log10()  # (mels, frames)
     return (picture.clamp(min=float(picture.max()) - 8.0) + 4.0) / 4.0
 
 
+def mel_power(x: Tensor, filters: Tensor, fft: int, hop: int, pad: str = "reflect") -> Tensor:
+    """Power in each filter at each hop: samples (S) to (mels, 1 + S // hop).
+
+    librosa's own settings are mel_power(x, mel_filters(128, 2048, 22050), 2048, 512, "constant").
+    """
+    window = torch.hann_window(fft)
+    spectrum = torch.stft(x, fft, hop, window=window, pad_mode=pad, return_complex=True)
+    return filters @ spectrum.abs() ** 2  # of (fft / 2 + 1, frames)
+
+
 @lru_cache
-def mel_filters(mels: int, fft: int = FFT, rate: int = RATE) -> Tensor:
-    """Triangles of equal area on Slaney's mel scale, as librosa makes them: (mels, fft / 2 + 1)."""
-    # Slaney's scale: 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 for each factor of 6.4.
-    most = 15.0 + 27.0 * math.log(rate / 2000.0) / math.log(6.4)  # the mel of the highest frequency
-    mel = np.linspace(0.0, most, mels + 2)  # left, centre, right of each
-    corners = np.where(mel < 15.0, mel * 200.0 / 3.0, 1000.0 * 6.4 ** ((mel - 15.0) / 27.0))  # Hz
+def mel_filters(
+    mels: int, fft: int = FFT, rate: int = RATE, htk: bool = False, area: bool = True
+) -> Tensor:
+    """Triangles on Slaney's mel scale or HTK's, as librosa makes them: (mels, fft / 2 + 1).
+
+    With `area` all have the same area, else the same height of one.
+    """
+    if htk:
+        mel = np.linspace(0.0, math.log1p(rate / 1400.0), mels + 2)  # left, centre, right of each
+        corners = 700.0 * np.expm1(mel)  # Hz
+    else:  # 3 mel for each 200 Hz up to 1 kHz (15 mel), then 27 for each factor of 6.4
+        mel = np.linspace(0.0, 15.0 + 27.0 * math.log(rate / 2000.0) / math.log(6.4), mels + 2)
+        corners = np.where(mel < 15.0, mel * 200.0 / 3.0, 1000.0 * 6.4 ** ((mel - 15.0) / 27.0))
     bins = np.linspace(0.0, rate / 2, fft // 2 + 1)
     left, centre, right = (corners[i : i + mels, None] for i in range(3))
     rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
     triangles = np.maximum(0.0, np.minimum(rising, falling))
-    return torch.from_numpy(2.0 / (right - left) * triangles).float()
+    return torch.from_numpy(triangles * (2.0 / (right - left) if area else 1.0)).float()
 
 
 def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Tensor:
@@ -82,31 +103,39 @@ def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Ten
     return torch.cat(pieces)
 
 
-def read_sound(path: str | Path) -> tuple[Tensor, int]:
+def read_sound(path: str | Path, raw: tuple[int, str] | None = None) -> tuple[Tensor, int]:
     """Mono samples (S) in -1 to 1, the mean of the channels, and their rate.
 
-    Reads WAV, FLAC and whatever else libsndfile knows (audio extra); half a file is an error.
+    Reads WAV, FLAC and whatever else libsndfile knows (audio extra), or raw mono sound of a rate
+    and a format (a key of SUBTYPES); half a file is an error. The path - is stdin.
     """
-    doing = f"reading {path}"
+    stdin = str(path) == "-"
+    doing = "reading sound from stdin" if stdin else f"reading {path}"
     try:
         import soundfile
     except ImportError as error:
         fix = "pip install 'regard[audio]'"
         raise RegardError(doing, "soundfile is not installed", "the audio extra", fix) from error
-    if not Path(path).is_file():
+    if not stdin and not Path(path).is_file():
         raise DataError(doing, "no such file", "a sound file")
+    about: dict[str, Any] = {}
+    if raw is not None:
+        subtype = SUBTYPES[raw[1]]
+        about = dict(samplerate=raw[0], subtype=subtype, channels=1, format="RAW", endian="LITTLE")
     try:
-        with soundfile.SoundFile(str(path)) as file:
-            samples, rate = file.read(dtype="float32", always_2d=True), file.samplerate
+        source = io.BytesIO(sys.stdin.buffer.read()) if stdin else str(path)
+        with soundfile.SoundFile(source, **about) as file:
+            blocks, rate = file.blocks(1 << 20, dtype="float32", always_2d=True), file.samplerate
+            mono = [block.mean(axis=1, dtype=np.float64).astype(np.float32) for block in blocks]
             cut = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
     except soundfile.SoundFileError as error:
         raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
     if cut and int(cut[1]) != UNKNOWN_SIZE:
         fault = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
         raise DataError(doing, fault, "a whole file", "copy or convert the file again")
-    mono = torch.from_numpy(samples.mean(axis=1, dtype=np.float64)).float()
-    _check_samples(mono, doing)
-    return mono, int(rate)
+    samples = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *mono]))
+    _check_samples(samples, doing)
+    return samples, int(rate)
 
 
 def _check_samples(samples: Tensor, doing: str) -> None:

@@ -97,7 +97,7 @@ class ModelStep:
             self.follower.before(batch.ids, batch.mask)
         elif first and self.memory is not None:
             cache.source = self.memory
-        elif first and len(batch.inputs) > 1:
+        elif first and cache.source is None and len(batch.inputs) > 1:
             cache.source = read_sources(model, batch)
         x = take_last(model.hidden(batch, cache), batch.mask)
         if self.follower is not None:

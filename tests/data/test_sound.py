@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transformers import WhisperFeatureExtractor
 from transformers.audio_utils import mel_filter_bank
 
-from regard.data.sound import log_mel, mel_filters, read_sound, resample
+from regard.data.sound import log_mel, mel_filters, mel_power, read_sound, resample
 from regard.errors import DataError, RegardError
 
 
@@ -254,3 +254,41 @@ def test_damage_is_a_data_error_or_sound(cut, at, byte, tmp_path_factory):
     except DataError:
         return
     assert samples.isfinite().all() and rate >= 1
+
+
+@pytest.mark.parametrize("htk", [False, True])
+@pytest.mark.parametrize("area", [False, True])
+def test_filters_and_powers_of_any_scale(htk, area):
+    from transformers.audio_utils import mel_filter_bank, spectrogram, window_function
+
+    x = torch.randn(22050, generator=torch.Generator().manual_seed(0))
+    for mels, fft, hop, rate in (
+        (128, 2048, 512, 22050),
+        (40, 512, 160, 16000),
+        (80, 400, 160, 16000),
+    ):
+        scale, norm = "htk" if htk else "slaney", "slaney" if area else None
+        theirs = mel_filter_bank(fft // 2 + 1, mels, 0.0, rate / 2, rate, norm, scale)
+        ours = mel_filters(mels, fft, rate, htk, area)
+        assert np.abs(ours.numpy() - theirs.T).max() <= 1e-6 * theirs.max()
+        options = dict(frame_length=fft, hop_length=hop, power=2.0, mel_filters=theirs)
+        for pad in ("constant", "reflect"):
+            expected = spectrogram(
+                x.double().numpy(),
+                window_function(fft, "hann"),
+                pad_mode=pad,
+                mel_floor=0.0,
+                **options,
+            )
+            found = mel_power(x, ours, fft, hop, pad).numpy()
+            assert np.abs(found - expected).max() <= 1e-5 * expected.max()
+
+
+def test_powers_of_librosa():
+    librosa = pytest.importorskip("librosa")
+    x = torch.randn(30000, generator=torch.Generator().manual_seed(0))
+    for htk, norm in ((False, "slaney"), (True, None)):
+        expected = librosa.feature.melspectrogram(y=x.numpy(), htk=htk, norm=norm)
+        filters = mel_filters(128, 2048, 22050, htk, norm is not None)
+        found = mel_power(x, filters, 2048, 512, "constant").numpy()
+        assert np.abs(found - expected).max() <= 1e-4 * expected.max()

@@ -426,6 +426,10 @@ CASES = [
     Case(
         "extract-not-empty", "look extract {gpt2} --file {river} --tap '*.resid_post' --out {run}"
     ),
+    # Sound --------------------------------------------------------------------------------------
+    Case("transcribe", "transcribe {sound} --model {whisper} --language fr"),
+    Case("transcribe-some", "transcribe {sound} {text} --model {whisper}"),
+    Case("transcribe-wrong-model", "transcribe {sound} --model {t5}"),
     # Structure ----------------------------------------------------------------------------------
     Case("formal-make", "formal make 'a*b' --length 3-6 --count 4 --negatives 4 --seed 2"),
     Case("formal-make-dyck", "formal make dyck-1 --length 6 --count 3"),

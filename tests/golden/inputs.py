@@ -10,9 +10,11 @@ import random
 import shutil
 from pathlib import Path
 
+import soundfile
 import torch
 
 from tests.golden.run import call
+from tests.speech.tiny_whisper import save_whisper, sweep
 
 CORPUS = [
     "the cat sat on the mat, and the dog sat on the log",
@@ -80,7 +82,9 @@ def build(base: Path) -> dict[str, str]:
     shutil.copytree(base / "t5", base / "t5_copy")
     shutil.copytree(base / "gpt2", base / "chat")
     (base / "chat" / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-    places |= {name: str(base / name) for name in ("vit", "t5_copy", "chat")}
+    places |= {name: str(base / name) for name in ("vit", "t5_copy", "chat", "whisper")}
+    places["sound"] = str(base / "sound.wav")
+    soundfile.write(places["sound"], sweep(2.35), 16000)
     for name, line in TRAINED.items():
         places[name] = str(base / name)
         make(f"{line.format(**places)} --out {base / name}")
@@ -217,6 +221,7 @@ def save_models(base: Path) -> None:
     save(base / "t5", "T5ForConditionalGeneration", "T5Config", **shape, **ends, **start)
     picture = dict(image_size=8, patch_size=4, num_labels=5)
     save(base / "vit", "ViTForImageClassification", "ViTConfig", **small, **picture)
+    save_whisper(base / "whisper")
 
 
 def read_ids(folder: Path) -> tuple[int, dict[str, int]]:

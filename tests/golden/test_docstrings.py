@@ -61,6 +61,7 @@ OTHERS = {  # where a command needs another one
     "evaluate classify": {"run": "classifier", "test.tsv": "reviews"},
     "evaluate tag": {"run": "tagger"},
     "evaluate regress": {"run": "grader", "test.tsv": "grades"},
+    "transcribe": {"folder": "whisper", "talk.flac": "sound"},
     "predict": {"run": "classifier", "test.tsv": "reviews"},
     "info": {"gpt2": None},
     "plan": {"gpt2": None},

@@ -25,7 +25,7 @@ look
 history/predictors
 history/shannon
 history/rungs
-tune nvib evaluate formal
+tune nvib evaluate formal speech
 model_kinds
 translation
 kit
@@ -36,7 +36,7 @@ tune/policy_rollouts
 tune/alignment
 train/runs
 train/reproduction
-tune/prediction
+tune/prediction speech/long_form
 tune/classification
 rules serve demonstrations
 mechanism __init__

@@ -1,5 +1,6 @@
 """tools/whisper_pt.py against a tiny file in OpenAI's layout."""
 
+import base64
 import importlib.util
 import json
 import sys
@@ -105,3 +106,24 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(DataError):
         whisper_pt.convert(path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_writes_the_tokenizer_of_a_tiktoken_file(tmp_path, monkeypatch, capsys):
+    pieces = [bytes([byte]) for byte in range(256)] + [b"ab", b" a", b"abc", b" abc", "é".encode()]
+    lines = [f"{base64.b64encode(piece).decode()} {rank}\n" for rank, piece in enumerate(pieces)]
+    (tmp_path / "small.tiktoken").write_text("".join(lines))
+    tokenizer = whisper_pt.tokenizer_of(tmp_path / "small.tiktoken", 51864)
+    assert tokenizer.encode("abc abé").ids == [258, 32, 256, 260]  # ab comes before " a"
+    assert tokenizer.decode(tokenizer.encode("naïve abc!").ids) == "naïve abc!"
+    end = len(pieces)  # then come the control tokens, in OpenAI's order
+    special = whisper_pt.special_tokens(51864)
+    assert special["end"] == 50256
+    for name, spelling in (("start", "startoftranscript"), ("translate", "translate")):
+        assert tokenizer.token_to_id(f"<|{spelling}|>") - end == special[name] - special["end"]
+    assert tokenizer.token_to_id("<|30.00|>") == tokenizer.get_vocab_size() - 1
+    torch.save({"dims": DIMS, "model_state_dict": openai_state()}, tmp_path / "tiny.pt")
+    words = [str(tmp_path / "tiny.pt"), str(tmp_path / "out")]
+    words += ["--tokens", str(tmp_path / "small.tiktoken")]
+    monkeypatch.setattr(sys, "argv", ["whisper_pt.py", *words])
+    assert whisper_pt.main() == 3  # not the vocabulary of this model
+    assert "1,869 tokens" in capsys.readouterr().err

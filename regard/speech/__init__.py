@@ -1,0 +1,74 @@
+"""Speech: from sound to text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from regard.errors import UsageError
+from regard.result import Failed
+from regard.speech.results import Transcript
+from regard.verbs import Count, Files, ModelLike, Precision, verb
+
+RawFormat = Literal["u8", "s8", "s16le", "s24le", "s32le", "f32le"]
+"""How a stream without header writes a sample: signed, unsigned or float, bits, low byte first."""
+
+
+@verb
+def transcribe(
+    files: Files,
+    *,
+    model: ModelLike,
+    language: str | None = None,
+    task: Literal["transcribe", "translate"] = "transcribe",
+    out: str | Path | None = None,
+    rate: Count | None = None,
+    format: RawFormat | None = None,
+    precision: Precision = "auto",
+) -> Transcript | Iterator[Transcript | Failed]:
+    """What is said in sound files, with the time of each sentence and word.
+
+    Where nobody speaks, the text is empty. A file that cannot be read is named, and the others go
+    on. Sound of any length: up to 30 s are read at once, as transformers does; what is longer goes
+    window by window.
+
+    Args:
+        files: WAV, FLAC or others that libsndfile knows, of any rate; - is stdin.
+        model: the folder of a Whisper model, or an opened Kit.
+        language: what is spoken, such as fr, for a model of many languages (it listens for it).
+        task: transcribe writes the language that is spoken, translate English.
+        out: write it too: .txt, .srt, .vtt or .json; of several files {} becomes each one's name.
+        rate: samples a second of raw sound, which has no header to say so.
+        format: of raw sound, which is mono: how a sample is written, such as s16le.
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.transcribe("talk.flac", model="folder").words[0]
+        $ regard transcribe talk.flac --model folder --out talk.srt
+        $ regard transcribe *.wav --model folder --language fr --task translate --json
+        $ arecord -r 16000 | regard transcribe - --model folder --rate 16000 --format u8
+    """
+    from regard.files import check_places
+    from regard.loading import open_kit
+    from regard.speech.long_form import Transcriber
+
+    several = files if isinstance(files, list) else [files]
+    doing = "transcribing"
+    if (rate is None) != (format is None):
+        problem = "raw sound without its rate" if rate is None else "a rate without a format"
+        raise UsageError(
+            doing, problem, "both or, for files with a header, none", "--rate, --format"
+        )
+    if out is not None and len(several) > 1 and "{}" not in str(out):
+        problem = f"{len(several)} files and --out {out}"
+        raise UsageError(doing, problem, "a name for each", "--out '{}.srt'")
+    check_places(out)
+    raw = None if rate is None or format is None else (rate, format)
+    transcripts = Transcriber(open_kit(model, precision), language, task).run(several, raw, out)
+    if isinstance(files, list):
+        return transcripts
+    (transcript,) = transcripts
+    if isinstance(transcript, Failed):
+        raise transcript.error
+    return transcript
