@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.translation import translate
     from regard.tune import predict
     from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
+    from regard.vision.config import PictureConfig
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "HeadTuning",
     "Kit",
     "LoRA",
+    "PictureConfig",
     "PolicyConfig",
     "PreferenceConfig",
     "RegardError",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
-from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
+from regard.train.config import BelowOne, DataConfig, LoRA, ShapeConfig, TrainConfig
 from regard.train.results import (
     DryRun,
     LearntMemory,
@@ -18,6 +18,7 @@ from regard.train.results import (
     RunSettings,
 )
 from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, takes, verb
+from regard.vision.config import PictureConfig
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -25,7 +26,7 @@ Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
-WORD2VEC = Word2VecConfig()
+WORD2VEC, PICTURE = Word2VecConfig(), PictureConfig()
 
 
 # Step by step -------------------------------------------------------------------------------------
@@ -232,6 +233,61 @@ def mlp(*args: Any, **named: Any) -> Trained:
         $ regard train mlp --resume run --steps 2000
     """
     return _train("mlp", *args, **named)
+
+
+@verb
+def image(
+    files: Files | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    config: Training = TRAINING,
+    shape: Annotated[PictureConfig, FLAT] = PICTURE,
+    valid: Files | None = None,
+    holdout: BelowOne | None = None,
+    init: File | None = None,
+    preset: str | None = None,
+    toml: Toml = None,
+    print_config: bool = False,
+    dry_run: bool = False,
+) -> Trained:
+    """Train a vision Transformer (ViT) to tell classes of pictures apart.
+
+    Pictures are decoded once, into the run's folder, resized to one size, and augmented on the
+    device. `final` opens in transformers as ViTForImageClassification, unless a stem, positions or
+    a pool of another kind are asked for. Needs Pillow, the extra `vision`.
+
+    Args:
+        files: folders of pictures, each in the folder of its class; .tar, .tar.xz with
+            class/name.jpg; .npz with images and labels; CSV or TSV with paths and labels; several
+            of them. `shapes`, where there is no such file: coloured shapes made here, other ones
+            for each `shapes:SEED`.
+        out: the run's folder, new or empty (runs/image-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, checkpoints.
+        shape: which model, the size of pictures, augmentation, rows and epochs.
+        valid: pictures to validate on; the best epoch there is final.
+        holdout: share of the pictures to validate on without `valid`, drawn at random (0.1).
+        init: a model to begin with, such as a ViT's folder; its positions are resized.
+        preset: a shape by name: vit-lite, vit-ti16, vit-s16, vit-b16, vit-l16.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.train.image("shapes", out="run").best_valid
+        $ regard train image shapes --out run --epochs 15
+        $ regard train image photos/ more.tar.xz --valid dev/ --out run --flip --randaugment 2
+        $ regard train image scans.csv --init folder --out run --epochs 5 --lr 1e-4
+    """
+    from regard.train.runs import train_files
+    from regard.vision.picture_classes import IMAGE_RUN
+
+    said: dict[str, Any] = {"valid": valid, "holdout": holdout, "init": init, "preset": preset}
+    data = DataConfig(**{name: value for name, value in said.items() if value is not None})
+    rest: dict[str, Any] = {"toml": toml, "print_config": print_config, "dry_run": dry_run}
+    configs = config, shape, data
+    return train_files(IMAGE_RUN, files, configs=configs, out=out, resume=resume, **rest)
 
 
 def _train(
