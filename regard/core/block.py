@@ -29,9 +29,7 @@ class Block(nn.Module):
         self.cross = Attention(config, layer, cross=True) if config.cross else None
         self.mlp = MLP(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.drop_path = (
-            0.0  # stochastic depth (Huang 2016): how often a row skips a part in training
-        )
+        self.drop_path = 0.0  # how often a row skips a part in training (Huang 2016)
         self.pre = config.norm_at == "pre"
         self.residual = True  # set to False on one block to see what the shortcut carries (#44)
         self.at = Taps("resid_pre", "resid_mid", "resid_post")

@@ -284,10 +284,10 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
         $ regard evaluate image run/final test.npz --save confusion.png
     """
     from regard.loading import open_kit
-    from regard.vision.picture_classes import score_pictures
+    from regard.vision.picture_classes import IMAGE_RUN
 
     files = [str(file) for file in _listed(data) or ()]
-    scores = score_pictures(open_kit(model, precision, text=False), files)
+    scores = IMAGE_RUN.score(open_kit(model, precision, text=False), files)
     return replace(scores, model=_name(model), test=", ".join(files))
 
 

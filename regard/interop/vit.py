@@ -66,15 +66,11 @@ VIT = Table(
     ),
 )
 
+TEACHABLE = replace(VIT.variants["ViTForImageClassification"], prefix="deit.")
 DEIT = replace(
     VIT,
     family="deit",
-    variants={
-        "DeiTForImageClassification": replace(
-            VIT.variants["ViTForImageClassification"], prefix="deit."
-        ),
-        "DeiTModel": VIT.variants["ViTModel"],
-    },
+    variants={"DeiTForImageClassification": TEACHABLE, "DeiTModel": VIT.variants["ViTModel"]},
     fixed=VIT.fixed | {"front.distilled": True},
     rows=(*VIT.rows, TensorRow("front.distillation", "embeddings.distillation_token")),
 )

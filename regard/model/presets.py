@@ -97,16 +97,10 @@ def transformer(
 
 
 def vit(
-    dim: int,
-    depth: int,
-    heads: int,
-    patch: int = 16,
-    side: int = 224,
-    classes: int = 1000,
-    hidden: int | None = None,
+    dim: int, depth: int, heads: int, patch: int = 16, side: int = 224, classes: int = 1000
 ) -> ModelConfig:
     """Encoder over picture patches with a class token (Dosovitskiy 2021)."""
-    block = BlockConfig(dim, heads, hidden or 4 * dim, eps=1e-12)
+    block = BlockConfig(dim, heads, 4 * dim, eps=1e-12)
     front = ImageConfig(dim, side, side, patch)
     head = HeadConfig(classes, take="first", bias=True)
     return ModelConfig(front, head, encoder=StackConfig(block, depth))
@@ -167,7 +161,7 @@ PRESETS: dict[str, tuple[Callable[[], ModelConfig], str | None]] = {
     "transformer-base": (lambda: transformer(512, 6, 8), "MarianMTModel"),
     "transformer-big": (lambda: transformer(1024, 6, 16), "MarianMTModel"),
     "transformer-pre": (lambda: transformer(512, 6, 8, pre=True), None),
-    "vit-lite": (lambda: vit(256, 7, 4, 4, 32, 10, 512), "ViTForImageClassification"),
+    "vit-32": (lambda: vit(256, 7, 4, 4, 32, 10), "ViTForImageClassification"),
     "vit-ti16": (lambda: vit(192, 12, 3), "ViTForImageClassification"),
     "vit-s16": (lambda: vit(384, 12, 6), "ViTForImageClassification"),
     "vit-b16": (lambda: vit(768, 12, 12), "ViTForImageClassification"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
-from regard.train.config import BelowOne, DataConfig, LoRA, ShapeConfig, TrainConfig
+from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
 from regard.train.results import (
     DryRun,
     LearntMemory,
@@ -243,10 +243,7 @@ def image(
     resume: str | Path | None = None,
     config: Training = TRAINING,
     shape: Annotated[PictureConfig, FLAT] = PICTURE,
-    valid: Files | None = None,
-    holdout: BelowOne | None = None,
-    init: File | None = None,
-    preset: str | None = None,
+    data: Data = DATA,
     toml: Toml = None,
     print_config: bool = False,
     dry_run: bool = False,
@@ -266,10 +263,8 @@ def image(
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, checkpoints.
         shape: which model, the size of pictures, augmentation, rows and epochs.
-        valid: pictures to validate on; the best epoch there is final.
-        holdout: share of the pictures to validate on without `valid`, drawn at random (0.1).
-        init: a model to begin with, such as a ViT's folder; its positions are resized.
-        preset: a shape by name: vit-lite, vit-ti16, vit-s16, vit-b16, vit-l16.
+        data: pictures to validate on (else a tenth is held out), a model to begin with, whose
+            positions are resized, or a preset: vit-32, vit-ti16, vit-s16, vit-b16, vit-l16.
         toml: a file of settings, such as the config.toml of a run; what is given here comes first.
         print_config: give all settings with the origin of each, and stop.
         dry_run: read the data, say what a run would take, and write nothing.
@@ -280,29 +275,26 @@ def image(
         $ regard train image photos/ more.tar.xz --valid dev/ --out run --flip --randaugment 2
         $ regard train image scans.csv --init folder --out run --epochs 5 --lr 1e-4
     """
-    from regard.train.runs import train_files
+    said = locals()
     from regard.vision.picture_classes import IMAGE_RUN
 
-    said: dict[str, Any] = {"valid": valid, "holdout": holdout, "init": init, "preset": preset}
-    data = DataConfig(**{name: value for name, value in said.items() if value is not None})
-    rest: dict[str, Any] = {"toml": toml, "print_config": print_config, "dry_run": dry_run}
-    configs = config, shape, data
-    return train_files(IMAGE_RUN, files, configs=configs, out=out, resume=resume, **rest)
+    return _train(IMAGE_RUN, **said)
 
 
 def _train(
-    word: str,
+    kind: Any,
     files: Any = None,
     *,
     config: TrainConfig = TRAINING,
-    shape: ShapeConfig = SHAPE,
+    shape: Any = SHAPE,
     data: DataConfig = DATA,
     **rest: Any,
 ) -> Trained:
     from regard.train.kinds import WORD
     from regard.train.runs import train_files
 
-    return train_files(WORD[word], files, configs=(config, shape, data), **rest)
+    kind = WORD[kind] if isinstance(kind, str) else kind
+    return train_files(kind, files, configs=(config, shape, data), **rest)
 
 
 # By counting --------------------------------------------------------------------------------------

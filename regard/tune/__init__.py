@@ -353,9 +353,9 @@ def predict(
 
     kit = open_kit(model, precision, text=False)
     if kit.model.config.front.kind == "image":
-        from regard.vision.picture_classes import predict_pictures
+        from regard.vision.picture_classes import IMAGE_RUN
 
-        return predict_pictures(kit, [str(path)])
+        return (said for *_, said in IMAGE_RUN.predict(kit, [str(path)]))
     return predict_file(kit, path, text)
 
 

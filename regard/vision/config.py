@@ -8,20 +8,17 @@ from typing import Annotated, Literal
 from regard.train.config import BelowOne, Config, FromZero
 from regard.verbs import Amount, Bound, Count, Natural, Share
 
-MOST_PIXELS = 224
-"""The largest side that is taken from the pictures themselves."""
-
 
 @dataclass(frozen=True)
 class PictureConfig(Config):
     """A vision Transformer, and the augmentation of what it reads."""
 
-    size: Count | None = None
-    """Side of the square that pictures are resized to (that of the first, at most 224)."""
-    channels: Count | None = None
-    """1 for grey, 3 for colours (as the first picture has)."""
-    patch: Count | None = None
-    """Side of a patch, which divides size (4, of large pictures up to 16)."""
+    size: Count = 32
+    """Side of the square that pictures are resized to, whatever their form."""
+    grey: bool = False
+    """Read one channel instead of three."""
+    patch: Count = 4
+    """Side of a patch, which divides size."""
     stem: Literal["patch", "conv"] = "patch"
     """One linear map per patch, or 3 × 3 convolutions; conv is saved as regard's own."""
     position: Literal["learned", "2d", "none"] = "learned"
@@ -34,12 +31,10 @@ class PictureConfig(Config):
     """Blocks."""
     heads: Count = 3
     """Attention heads."""
-    hidden: Count | None = None
-    """Width of the MLP (4 dim)."""
     drop_path: BelowOne = 0.0
     """Stochastic depth: how often the last block is skipped; earlier ones less, in proportion."""
-    crop: Natural | None = None
-    """Pixels that a random crop may move the picture by (an eighth of size)."""
+    crop: Natural = 4
+    """Pixels that a random crop moves the picture by, at most."""
     flip: bool = False
     """Mirror half of the pictures, left and right; not for letters and digits."""
     randaugment: Natural = 0
