@@ -1,12 +1,12 @@
 """A store of labelled examples of one shape, read through a memory map: pictures, spectrograms.
 
-A folder of plain arrays, little-endian: `examples`, `labels` (int64, numbers of the classes in the
-order they were met) and header.json. Epochs read it instead of decoding files again.
+A folder with header.json and `examples`, records of the part it belongs to (training, validation),
+the number of its class, in the order they were met, and its planes. Epochs read it instead of
+decoding files again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from regard.data.order import Counts, shuffled
 from regard.data.token_store import HEADER, Say, drafting, map_file
 from regard.data.windows import Examples, check_index
-from regard.errors import DataError, check_known
-from regard.files import read_json
+from regard.errors import DataError
+from regard.files import file_hash, read_json
 
 Example = tuple[str, str, NDArray[Any]]
 """Name, class, and planes (C, …)."""
+EXAMPLES = "examples"
 
 
 class ExampleStore:
@@ -32,42 +33,40 @@ class ExampleStore:
 
     def __init__(self, path: Path) -> None:
         self.header: dict[str, Any] = read_json(path / HEADER, "a store of examples")
-        self.names: list[str] = self.header["names"]
-        shape, kind = (-1, *self.header["shape"]), self.header["dtype"]
-        self.examples: NDArray[Any] = map_file(path / "examples", kind).reshape(shape)
-        self.labels: Counts = map_file(path / "labels", "<i8")
+        kind, shape = self.header["planes"]
+        record = [("part", "<i8"), ("label", "<i8"), ("planes", kind, tuple(shape))]
+        self.records = map_file(path / EXAMPLES, record)
 
     def number(self, names: Sequence[str]) -> Counts:
         """The classes (N,) as places in a list of names."""
-        for name in self.names:
-            check_known(name, names, "reading classes", f"the class {name!r}")
-        return np.array([names.index(name) for name in self.names])[self.labels]
+        if new := set(self.header["names"]) - set(names):
+            raise DataError("reading classes", f"{min(new)!r}", f"one of {', '.join(names)}")
+        places = np.array([names.index(name) for name in self.header["names"]])
+        return np.asarray(places[self.records["label"]])
 
 
-def open_examples(path: Path, examples: Iterable[Example], progress: Say) -> ExampleStore:
-    """The store at `path`, written if it is not there yet."""
+def open_examples(path: Path, parts: Sequence[Iterable[Example]], progress: Say) -> ExampleStore:
+    """The store at `path`, written if it is not there yet; statistics are of the first part."""
     if path.exists():
         return ExampleStore(path)
-    names, digest, sums, count = dict[str, int](), hashlib.sha256(), np.zeros((2, 1)), 0
-    header = dict[str, Any]()
+    names, sums, count, planes = dict[str, int](), np.zeros((2, 1)), 0, None
     with drafting(path, "as many bytes as all examples have") as draft:
-        with (draft / "examples").open("wb") as out, (draft / "labels").open("wb") as labels:
-            for count, (_, name, planes) in enumerate(examples, 1):
-                header |= {"shape": planes.shape, "dtype": planes.dtype.str}
-                number = np.array(names.setdefault(name, len(names)), "<i8").tobytes()
-                data = np.ascontiguousarray(planes).tobytes()
-                digest.update(number + data)
-                out.write(data)
-                labels.write(number)
-                values = planes.reshape(len(planes), -1).astype(np.float64)
-                sums = sums + [values.mean(1), (values**2).mean(1)]
-                progress(f"{count:,} examples")
-        if not count:
+        with (draft / EXAMPLES).open("wb") as out:
+            for part, examples in enumerate(parts):
+                for _, name, planes in examples:
+                    number = names.setdefault(name, len(names))
+                    out.write(np.array([part, number], "<i8").tobytes() + planes.tobytes())
+                    if part == 0:
+                        values, count = planes.reshape(len(planes), -1) * 1.0, count + 1
+                        sums = sums + [values.mean(1), (values**2).mean(1)]
+                        progress(f"{count:,} examples")
+        if planes is None or not count:
             raise DataError("reading examples", "none that can be read", "one or more")
         mean, square = sums / count
-        std = np.sqrt(np.maximum(square - mean**2, 0))
-        header |= {"mean": mean.tolist(), "std": np.where(std > 0, std, 1).tolist()}
-        header |= {"names": list(names), "digest": digest.hexdigest()}
+        std = np.sqrt(np.maximum(square - mean**2, 1e-12))
+        header: dict[str, Any] = {"mean": mean.tolist(), "std": std.tolist(), "names": list(names)}
+        header |= {"planes": (planes.dtype.str, planes.shape)}
+        header |= {"digest": file_hash(draft / EXAMPLES)}
         (draft / HEADER).write_text(json.dumps(header), "utf-8")
     return ExampleStore(path)
 

@@ -135,7 +135,7 @@ class Store:
         return sizes if self.sides == 1 else sizes.reshape(-1, self.sides)
 
 
-def map_file(path: Path, kind: str) -> NDArray[Any]:
+def map_file(path: Path, kind: Any) -> NDArray[Any]:
     """A read-only map as a plain array, whose slices are quicker than those of np.memmap."""
     return np.memmap(path, np.dtype(kind), "r").view(np.ndarray)
 

@@ -192,8 +192,6 @@ class ImageFront(nn.Module):
 
 def resize_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
     """A position table (tokens + patches, D) for another grid, bicubic; tokens keep their rows."""
-    if old == new:
-        return table
     lead = len(table) - old[0] * old[1]
     grid = table[lead:].T.reshape(1, -1, *old)  # (1, D, rows, columns)
     grid = F.interpolate(grid, new, mode="bicubic", align_corners=False, antialias=False)

@@ -257,8 +257,7 @@ def image(
     Args:
         files: folders of pictures, each in the folder of its class; .tar, .tar.xz with
             class/name.jpg; .npz with images and labels; CSV or TSV with paths and labels; several
-            of them. `shapes`, where there is no such file: coloured shapes made here, other ones
-            for each `shapes:SEED`.
+            of them. `shapes`, where there is no such file: coloured shapes that regard ships.
         out: the run's folder, new or empty (runs/image-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, checkpoints.

@@ -39,7 +39,7 @@ from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 from regard.train.data import RunData, RunKind, RunPlan, Say
-from regard.train.objectives import Compiling, Loss, compiled_hidden, token_loss
+from regard.train.objectives import Compiling, Loss, compiled_once, token_loss
 from regard.train.results import RunSettings
 from regard.train.settings import begin_with, decide_steps, find_data, make_config
 from regard.tune.config import HeadTuning
@@ -135,7 +135,7 @@ def row_loss(
     if extra:
         scores = model.head(extra["features"][:, None])
     else:
-        hidden = Model.hidden if compiled == "no" else compiled_hidden(compiled)
+        hidden = Model.hidden if compiled == "no" else compiled_once(Model.hidden, compiled)
         scores = model.score(hidden(model, batch, None), batch.mask)
     scores, real = scores.float(), labels != IGNORED  # (B, C)
     weights = None if weights is None else weights.to(scores)

@@ -21,7 +21,6 @@ OPERATIONS += "brightness contrast colour sharpness solarize".split()
 """Of RandAugment (Cubuk 2020); at most 0.3 of a side, 30°, factors of 0 to 2, all that is light.
 All moves are one resampling, and colours come after it."""
 PLACES = 12  # dice of all but RandAugment, which has two for each operation
-ERASED = (0.02, 1 / 3, math.log(0.3))  # smallest and largest share, least aspect (Zhong 2020)
 
 
 @dataclass(frozen=True)
@@ -49,26 +48,18 @@ class Augmentation:
         down, right = (((2 * own.crop + 1) * dice[:, :2]).floor() - own.crop).unbind(1)
         mirror = 1 - 2 * (dice[:, 2] < 0.5 * own.flip).float()
         sine, cosine = (level[:, 5] * math.pi / 6).sin(), (level[:, 5] * math.pi / 6).cos()
-        across = (
-            mirror * cosine,
-            0.3 * level[:, 1] - sine,
-            0.6 * level[:, 3] + 2 * right / x.shape[3],
-        )
-        along = (
-            mirror * (0.3 * level[:, 2] + sine),
-            cosine,
-            0.6 * level[:, 4] + 2 * down / x.shape[2],
-        )
+        shear_x, shear_y, shift_x, shift_y = (0.3 * level[:, 1:5]).unbind(1)
+        across = mirror * cosine, shear_x - sine, 2 * shift_x + 2 * right / x.shape[3]
+        along = mirror * (shear_y + sine), cosine, 2 * shift_y + 2 * down / x.shape[2]
         matrix = torch.stack((*across, *along), 1).view(-1, 2, 3)  # a side is 2 long
         grid = F.affine_grid(matrix, list(x.shape), align_corners=False)
         x = F.grid_sample(x - fill, grid, align_corners=False) + fill
         return recolour(x, level[:, 6:, None, None, None]) if own.randaugment else x
 
     def blank(self, x: Tensor, dice: Tensor) -> Tensor:
-        """Erase a box of some pictures (Zhong 2020): normalised pixels become 0, the mean."""
-        low, high, flat = ERASED
-        share = (low + (high - low) * dice[:, 4]) * (dice[:, 3] < self.own.erase)
-        inside = box(x, share, dice[:, 6:8], (flat * (1 - 2 * dice[:, 5])).exp())
+        """Erase a box of some pictures, 2 to 33 % (Zhong 2020): pixels become 0, their mean."""
+        share = (0.02 + 0.31 * dice[:, 4]) * (dice[:, 3] < self.own.erase)
+        inside = box(x, share, dice[:, 6:8], (1.2 - 2.4 * dice[:, 5]).exp())
         return x.masked_fill(inside, 0.0) if self.own.erase else x
 
     def mix(self, x: Tensor, dice: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,7 +77,7 @@ class Augmentation:
 
 
 def recolour(x: Tensor, level: Tensor) -> Tensor:
-    """Pictures (B, C, H, W) in 0 to 255 with other colours, by levels (B, 5, 1, 1, 1) from −1 up."""
+    """Pictures (B, C, H, W) in 0 to 255 with other colours, by levels (B, 5, 1, 1, 1)."""
 
     def grey(x: Tensor) -> Tensor:
         red, green, blue = (x[:, -n:][:, :1] for n in (3, 2, 1))  # of one channel all the same

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from regard.data.example_store import ExampleRows, open_examples
 from regard.data.labelled_texts import sort_classes
 from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
-from regard.errors import DataError, UsageError, check_known
+from regard.errors import DataError, check_known
 from regard.evaluate.results import ClassScores
 from regard.files import file_hash
 from regard.interop.families import bind
@@ -37,7 +37,7 @@ from regard.model.fronts import resize_positions
 from regard.model.model import Model, empty_model
 from regard.model.presets import PRESETS, preset, vit
 from regard.train.data import RunData, RunKind, RunPlan, Say
-from regard.train.objectives import Compiling, Loss
+from regard.train.objectives import Compiling, Loss, compiled_once
 from regard.train.results import RunSettings
 from regard.train.settings import begin_with, decide_steps, find_data, make_config, put
 from regard.tune.classification import held_out
@@ -65,7 +65,7 @@ def example_loss(
 ) -> Loss:
     """Cross-entropy of stored examples, augmented where the batch has dice; labels may be mixed."""
     if compiled != "no":
-        run = compiled_loss(compiled)
+        run = compiled_once(example_loss, compiled)
         return Loss(*run(model, batch, labels, smoothing, prepare=prepare, extra=extra))
     x, share = prepare(batch.inputs, extra["dice"] if extra else None)
     scores = model(Batch(x)).float()  # (B, C)
@@ -74,12 +74,6 @@ def example_loss(
     total, plain = ((parts * loss(label_smoothing=s)).sum() for s in (smoothing, 0.0))
     right = (scores.argmax(-1) == labels).sum()
     return Loss(total, plain.detach(), (labels != IGNORED).sum(), {"accuracy": right})
-
-
-@cache
-def compiled_loss(how: Compiling) -> Any:
-    """The loss with its augmentation as one graph, on a GPU recorded (`train/objectives.py`)."""
-    return torch.compile(example_loss, mode="reduce-overhead" if how == "recorded" else None)
 
 
 class PictureKind(RunKind):
@@ -131,8 +125,7 @@ class PictureKind(RunKind):
         """Of classes, and the shape of a preset."""
         if (name := said.get("preset")) is None:
             return USUAL
-        known = [name for name in PRESETS if name.startswith("vit")]
-        check_known(name, known, "choosing a preset", f"{name!r} reads no pictures")
+        check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
         config: Any = preset(name)
         front, block = config.front, config.last.block
         sizes = {"size": front.height, "patch": front.patch, "depth": config.last.depth}
@@ -147,12 +140,9 @@ class PictureKind(RunKind):
             if settings.origins["size"] == "default":
                 put(settings, "size", self.open(values["init"])[1][1], "init")
         own: Any = make_config(settings, self.config)
-        empty_model(
-            self.build(own, values["init"], 2)[0]
-        )  # a shape that cannot be, before any work
-        if values["metric"] not in ("loss", "accuracy") or values["r_drop"]:
-            problem = f"metric = {values['metric']}, r_drop = {values['r_drop']}"
-            raise UsageError(f"training {self.name}", problem, "loss or accuracy, and no r_drop")
+        empty_model(self.build(own, values["init"], 2)[0])  # what cannot be, before any work
+        asked = "r_drop" if values["r_drop"] else values["metric"]
+        check_known(asked, ("loss", "accuracy"), f"choosing what `train {self.name}` goes by")
         count = sum(1 for _ in self.find(values["files"]))
         count -= 0 if values["valid"] else len(held_out(count, values["holdout"], 0))
         each = max(1, count // own.rows // values["accumulate"])  # steps of an epoch
@@ -164,31 +154,28 @@ class PictureKind(RunKind):
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Decode everything into stores, and name the classes."""
         own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
-        sides, parts = (front.channels, front.height, front.width), [("train", plan.files)]
-        parts += [("valid", plan.data.valid)] if plan.data.valid else []
-        there = [file for _, files in parts for file in files if Path(file).exists()]
+        parts, sizes = (plan.files, plan.data.valid), (front.channels, front.height, front.width)
+        there = [path for files in parts for path in files if Path(path).exists()]
         hashes = {str(file): file_hash(file) for file in find_files(there)}
-        stores = [
-            open_examples(folder / f"data/{part}.store", self.read(files, sides, say), progress)
-            for part, files in parts
-        ]
-        whole, checked = stores[0], stores[-1]
-        names = sort_classes(whole.names)
+        examples = [self.read(files, sizes, say) for files in parts]
+        store = open_examples(folder / "data/examples.store", examples, progress)
+        planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
+        kept, held = np.flatnonzero(part == 0), np.flatnonzero(part)
+        names = sort_classes([store.header["names"][n] for n in np.unique(label[kept])])
         if len(names) < 2:
-            doing = f"reading {', '.join(plan.files)}"
-            raise DataError(doing, f"one class only, {names[0]!r}", "2 or more")
-        kept, held = (np.arange(len(store.labels)) for store in (whole, checked))
+            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
         if not plan.data.valid:
             held = held_out(len(kept), plan.data.holdout, plan.seed)
             kept = np.setdiff1d(kept, held)
-        draw = self.augmentation(own).draw
-        train = ExampleRows(whole.examples, whole.number(names), kept, own.rows, plan.seed, draw)
-        valid = ExampleRows(checked.examples, checked.number(names), held, own.rows)
-        sizes: Any = {"train": f"{len(kept):,} {self.unit}", "valid": f"{len(held):,} {self.unit}"}
-        say(f"training on {sizes['train']}, {len(names):,} classes; validating on {sizes['valid']}")
-        identity = {"data": [store.header["digest"][:12] for store in stores], "labels": names}
-        known = names, *(np.array(whole.header[part]) for part in ("mean", "std"))
-        return RunData(None, train, valid if len(held) else None, identity, hashes, sizes, known)
+        labels, draw = store.number(names), self.augmentation(own).draw
+        train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
+        valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
+        many: Any = [f"{len(part):,} {self.unit}" for part in (kept, held)]
+        say(f"training on {many[0]}, {len(names):,} classes; validating on {many[1]}")
+        amounts = dict(zip(("train", "valid"), many, strict=True))
+        identity = {"data": store.header["digest"][:12], "labels": names}
+        known = names, np.array(store.header["mean"]), np.array(store.header["std"])
+        return RunData(None, train, valid, identity, hashes, amounts, known)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """With a head for the classes."""
@@ -198,7 +185,8 @@ class PictureKind(RunKind):
         """A new model, or one that begins with the weights of another, positions resized."""
         (names, mean, std), (config, family) = data.held, self.shape(plan, data)
         model: Any = Model.fresh(config, plan.seed)
-        labels = {str(n): name for n, name in enumerate(names)}
+        numbers = {name: n for n, name in enumerate(names)}
+        labels = {str(n): name for name, n in numbers.items()}
         if plan.data.init is not None:
             say(f"beginning with the weights of {plan.data.init}")
             base, _, prepare = self.open(plan.data.init)
@@ -211,8 +199,7 @@ class PictureKind(RunKind):
             model.load_state_dict(old, strict=False)
         kit = Kit(model, None, bind(family) if family else None)
         kit.files = self.describe(plan.own, mean, std)
-        kit.config = kit.fresh_config() | {"label2id": {name: n for n, name in enumerate(names)}}
-        kit.config["id2label"] = labels
+        kit.config = kit.fresh_config() | {"id2label": labels, "label2id": numbers}
         for number, block in enumerate(model.encoder.blocks):
             block.drop_path = plan.own.drop_path * number / max(1, config.last.depth - 1)
         return kit
@@ -229,9 +216,8 @@ class PictureKind(RunKind):
         """(probabilities (C,), class as it is written, what is said) of each example of files."""
         (_, sizes, prepare), task = self.open(kit), read_task(kit, f"reading {', '.join(files)}")
         for group in group_texts(self.read(files, sizes, note), GROUP):
-            x, _ = prepare(
-                torch.from_numpy(np.stack([example[2] for example in group])).to(kit.device)
-            )
+            stored = torch.from_numpy(np.stack([planes for *_, planes in group]))
+            x, _ = prepare(stored.to(kit.device))
             chances = kit.run_batch(Batch(x.to(kit.dtype))).float().softmax(-1).cpu()
             for (name, label, _), row in zip(group, chances, strict=True):
                 yield row, label, Prediction(name, task.names[int(row.argmax())], float(row.max()))

@@ -2,7 +2,8 @@
 
 The class of a picture is the folder that it lies in, on disk or in an archive. Lists are CSV, TSV
 or JSONL with a column of paths, beside the list, and one of labels; arrays are .npz with `images`
-(N, height, width[, channels]) of uint8 and `labels`.
+(N, height, width[, channels]) of uint8 and `labels`. Where there is no such file, `shapes` and
+`shapes-test` are those that regard ships (tools/make_shapes.py).
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", "
 ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|txz)$", re.IGNORECASE)
 COLUMNS = ("file", "path", "image", "filename")
 """Of a list, where the pictures are."""
-MADE = re.compile(r"shapes(:\d+)?")
 Picture = tuple[str, str, Any]
 """Name, class, and a path, an open file or pixels; a file may be closed when the next is asked."""
 
@@ -35,10 +35,8 @@ Picture = tuple[str, str, Any]
 def find_pictures(paths: Sequence[str]) -> Iterator[Picture]:
     """All pictures of files and folders, in the order of their names, not decoded."""
     for path in map(Path, paths):
-        if MADE.fullmatch(path.name) and not path.exists():
-            yield from draw_shapes(int(path.name.partition(":")[2] or 0))
-            continue
-        for file in find_files(path):
+        shipped = Path(__file__).with_name(f"{path.name}.npz")
+        for file in find_files(shipped if shipped.exists() and not path.exists() else path):
             if ARCHIVE.search(file.name):
                 yield from read_archive(file)
             elif kind_of(file) in TABLES:
@@ -110,21 +108,3 @@ def read_pictures(paths: Sequence[str], sizes: Sequence[int], say: Say) -> Itera
             continue
         image = image.resize((sizes[2], sizes[1]), Image.Resampling.BILINEAR)
         yield name, label, np.atleast_3d(np.asarray(image)).transpose(2, 0, 1)
-
-
-COLOURS = ("red", "green", "blue")
-
-
-def draw_shapes(seed: int, count: int = 1200, side: int = 32) -> Iterator[Picture]:
-    """Coloured shapes of any size and place on grey noise: a class for each shape and colour."""
-    dice, places = np.random.default_rng(seed), np.mgrid[:side, :side] + 0.5
-    for number in range(count):
-        radius = dice.uniform(0.2, 0.4) * side
-        y, x = (places - dice.uniform(radius, side - radius, (2, 1, 1))) / radius
-        shapes = {"circle": y**2 + x**2 < 1, "triangle": (y < 0.8) & (2 * abs(x) < y + 1)}
-        shapes["cross"] = (np.minimum(abs(y), abs(x)) < 0.3) & (np.maximum(abs(y), abs(x)) < 1)
-        shape, colour = list(shapes)[number % 3], number // 3 % 3
-        pixels = dice.normal(dice.integers(60, 130), 12, (side, side, 3))
-        pixels[shapes[shape], colour] += 100
-        name = f"{COLOURS[colour]} {shape}"
-        yield f"shapes:{seed}: {number}", name, pixels.clip(0, 255).astype(np.uint8)
