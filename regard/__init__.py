@@ -34,11 +34,10 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.native import doctor
     from regard.rules import discover
     from regard.train import replay, verify
-    from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
+    from regard.train.config import DataConfig, LoRA, PictureConfig, ShapeConfig, TrainConfig
     from regard.translation import translate
     from regard.tune import predict
     from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
-    from regard.vision.config import PictureConfig
 
 __version__ = "0.1.0"
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
-from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
+from regard.train.config import DataConfig, LoRA, PictureConfig, ShapeConfig, TrainConfig
 from regard.train.results import (
     DryRun,
     LearntMemory,
@@ -18,7 +18,6 @@ from regard.train.results import (
     RunSettings,
 )
 from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, takes, verb
-from regard.vision.config import PictureConfig
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""

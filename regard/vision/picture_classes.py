@@ -36,16 +36,16 @@ from regard.model.config import HeadConfig, ImageConfig, ModelConfig
 from regard.model.fronts import resize_positions
 from regard.model.model import Model, empty_model
 from regard.model.presets import PRESETS, preset, vit
+from regard.train.config import PictureConfig
 from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.objectives import Compiling, Loss, compiled_once
 from regard.train.results import RunSettings
-from regard.train.settings import begin_with, decide_steps, find_data, make_config, put
+from regard.train.settings import MUON, begin_with, decide_steps, find_data, make_config, put
 from regard.tune.classification import held_out
 from regard.tune.prediction import read_task, score_answers
 from regard.tune.results import Prediction
 from regard.verbs import group_texts
 from regard.vision.augmentation import Augmentation, Preparation
-from regard.vision.config import PictureConfig
 from regard.vision.picture_files import find_pictures, read_pictures
 
 USUAL = {"weight_decay": 0.05, "floor": 0.01, "smoothing": 0.1, "metric": "accuracy"}
@@ -123,13 +123,15 @@ class PictureKind(RunKind):
 
     def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Of classes, and the shape of a preset."""
+        others = said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
+        values = USUAL | ({} if others else MUON)
         if (name := said.get("preset")) is None:
-            return USUAL
+            return values
         check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
         config: Any = preset(name)
         front, block = config.front, config.last.block
         sizes = {"size": front.height, "patch": front.patch, "depth": config.last.depth}
-        return USUAL | sizes | {"dim": block.dim, "heads": block.heads}
+        return values | sizes | {"dim": block.dim, "heads": block.heads}
 
     def decide(self, settings: RunSettings) -> None:
         """Steps from epochs; files and model must be there."""
@@ -146,7 +148,7 @@ class PictureKind(RunKind):
         count = sum(1 for _ in self.find(values["files"]))
         count -= 0 if values["valid"] else len(held_out(count, values["holdout"], 0))
         each = max(1, count // own.rows // values["accumulate"])  # steps of an epoch
-        steps = max(1, round(each * own.epochs))
+        steps = max(1, round(each * own.epochs)) if own.epochs else max(10 * each, 300)
         decide_steps(settings, steps, max(each, steps // 20))
 
     # Data and model -----------------------------------------------------------------------------
