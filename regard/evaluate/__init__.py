@@ -278,7 +278,7 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
         precision: of the matrix products; less is faster.
 
     Example:
-        >>> regard.evaluate.image("run/final", "shapes-test").accuracy
+        >>> regard.evaluate.image("run/final", "test.npz").accuracy
         $ regard evaluate image run/final shapes-test
         $ regard evaluate image run/final test/ more.tar.xz --json
         $ regard evaluate image run/final test.npz --save confusion.png
