@@ -7,8 +7,12 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance
 
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.model.presets import vit
 from regard.train.config import PictureConfig
 from regard.vision.augmentation import OPERATIONS, PLACES, Augmentation, Preparation
+from regard.vision.picture_classes import example_loss
 
 
 def pictures(count=4, side=8, channels=3):
@@ -136,14 +140,22 @@ def test_draws_follow_alpha_and_are_the_same_again():
     assert spread == pytest.approx(1 / (4 * (2 * 0.8 + 1)), rel=0.05)  # of Beta(α, α)
 
 
-def test_all_of_it_is_one_graph_with_the_same_answer():
+def test_the_whole_loss_is_one_graph_with_the_same_answer():
     settings = dict(crop=2, flip=True, randaugment=2, erase=0.5, mixup=0.8, cutmix=1.0)
-    augment = plan(**settings)
-    mean = torch.full((3, 1, 1), 120.0)
-    prepare = Preparation(mean, mean / 2, augment)
-    x = pictures(8).byte()
-    dice = torch.from_numpy(augment.draw(np.random.default_rng(0), 8))
-    whole = torch.compile(prepare.__call__, backend="eager", fullgraph=True)
-    for ours, theirs in zip(whole(x, dice), prepare(x, dice), strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-5)
-    assert math.isfinite(float(prepare(x, dice)[0].sum()))
+    augment, mean, graphs = plan(**settings), torch.full((3, 1, 1), 120.0), []
+
+    def keep(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    model = Model.fresh(vit(16, 1, 2, 4, 8, 5)).train()
+    compiled = torch.compile(example_loss, backend=keep, fullgraph=True)
+    stored, labels = pictures(8).byte(), torch.arange(8) % 5
+    for seed in range(3):
+        dice = torch.from_numpy(augment.draw(np.random.default_rng(seed), 8))
+        given = dict(prepare=Preparation(mean, mean / 2, augment), extra={"dice": dice})
+        ours, theirs = (
+            run(model, Batch(stored), labels, 0.1, **given) for run in (compiled, example_loss)
+        )
+        assert torch.allclose(ours.sum, theirs.sum) and math.isfinite(float(ours.plain))
+    assert len(graphs) == 1
