@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.rules import discover
     from regard.speech import transcribe
     from regard.train import replay, verify
-    from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
+    from regard.train.config import DataConfig, LoRA, PictureConfig, ShapeConfig, TrainConfig
     from regard.translation import translate
     from regard.tune import predict
     from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
@@ -47,6 +47,7 @@ __all__ = [
     "HeadTuning",
     "Kit",
     "LoRA",
+    "PictureConfig",
     "PolicyConfig",
     "PreferenceConfig",
     "RegardError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, cast
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.core.attention import Attention, View
@@ -28,6 +29,7 @@ class Block(nn.Module):
         self.cross = Attention(config, layer, cross=True) if config.cross else None
         self.mlp = MLP(config)
         self.dropout = nn.Dropout(config.dropout)
+        self.drop_path = 0.0  # how often a row skips a part in training (Huang 2016)
         self.pre = config.norm_at == "pre"
         self.residual = True  # set to False on one block to see what the shortcut carries (#44)
         self.at = Taps("resid_pre", "resid_mid", "resid_post")
@@ -37,6 +39,8 @@ class Block(nn.Module):
         out: Tensor = part(part.norm(x) if self.pre else x, **inputs)
         if self.training:
             out = self.dropout(out)
+            if self.drop_path:
+                out = out * F.dropout(out.new_ones(len(out), 1, 1), self.drop_path)
         out = x + out if self.residual else out
         return out if self.pre else cast(Tensor, part.norm(out))
 

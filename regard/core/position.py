@@ -72,10 +72,10 @@ class Learned(nn.Module):
         return nn.functional.embedding(positions + self.offset, self.weight)
 
 
-def sinusoidal_2d(rows: int, columns: int, dim: int) -> Tensor:
+def sinusoidal_2d(rows: int, columns: int, dim: int, device: torch.device | None = None) -> Tensor:
     """Waves of the row in the first half of the width, of the column in the second: (N, D)."""
-    half = dim // 2
-    row, column = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
+    half, steps = dim // 2, (torch.arange(n, device=device) for n in (rows, columns))
+    row, column = torch.meshgrid(*steps, indexing="ij")
     parts = sinusoidal(row.flatten(), half), sinusoidal(column.flatten(), dim - half)
     return torch.cat(parts, -1)
 

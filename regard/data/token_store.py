@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from itertools import chain
 from pathlib import Path
@@ -52,10 +53,8 @@ def write_store(
 ) -> Store:
     """Write documents in one pass; ids and bounds go to disk as they come."""
     kind, tokens = np.dtype("<u2" if vocab <= 2**16 else "<u4"), 0
-    draft = path.with_name(f".{path.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        draft.mkdir(parents=True)
+    needed = "two bytes a token (four when the vocabulary passes 65,536) and 8 a document"
+    with drafting(path, needed) as draft:
         with (draft / IDS).open("wb") as out, (draft / BOUNDS).open("wb") as bounds:
             bounds.write(bytes(8))
             for documents, goes_on in batches:
@@ -73,16 +72,25 @@ def write_store(
             names = ", ".join(header.get("hashes", {}))
             raise DataError("reading a corpus", f"0 tokens in {names}", "at least one text")
         (draft / HEADER).write_text(json.dumps({"dtype": kind.str, **header}), "utf-8")
+    return Store(path)
+
+
+@contextmanager
+def drafting(path: Path, needed: str) -> Iterator[Path]:
+    """A folder to be written under another name: it is there when all of it is, or not at all."""
+    draft = path.with_name(f".{path.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        yield draft
         for file in draft.iterdir():
             sync(file)
         shutil.rmtree(path, ignore_errors=True)
         draft.replace(path)
     except OSError as error:
-        needed = "two bytes a token (four when the vocabulary passes 65,536) and 8 a document"
         raise cannot_write(path, error, needed) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return Store(path)
 
 
 class Store:
@@ -127,7 +135,7 @@ class Store:
         return sizes if self.sides == 1 else sizes.reshape(-1, self.sides)
 
 
-def map_file(path: Path, kind: str) -> NDArray[Any]:
+def map_file(path: Path, kind: Any) -> NDArray[Any]:
     """A read-only map as a plain array, whose slices are quicker than those of np.memmap."""
     return np.memmap(path, np.dtype(kind), "r").view(np.ndarray)
 

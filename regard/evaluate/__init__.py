@@ -261,6 +261,31 @@ def regress(
     return scores
 
 
+@verb
+def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> ClassScores:
+    """Accuracy, F1, confusion and calibration of the classes of pictures.
+
+    `--save table.png` draws what was taken for what.
+
+    Args:
+        model: the folder `final` of `regard train image`, or any classifier of pictures.
+        data: folders, .tar, .npz, CSV or TSV, as `regard train image` reads them; several at once.
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.image("run/final", "test.npz").accuracy
+        $ regard evaluate image run/final shapes-test
+        $ regard evaluate image run/final test/ more.tar.xz --json
+        $ regard evaluate image run/final test.npz --save confusion.png
+    """
+    from regard.loading import open_kit
+    from regard.vision.picture_classes import IMAGE_RUN
+
+    files = [str(file) for file in _listed(data) or ()]
+    scores = IMAGE_RUN.score(open_kit(model, precision, text=False), files)
+    return replace(scores, model=_name(model), test=", ".join(files))
+
+
 def _score_labels(
     kind: str, model: ModelLike, test: File, precision: Precision = "auto", **columns: Any
 ) -> Any:

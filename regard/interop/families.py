@@ -13,7 +13,7 @@ from regard.interop.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.interop.marian import MARIAN
 from regard.interop.t5 import T5
 from regard.interop.table import Binding, Table, braces
-from regard.interop.vit import VIT
+from regard.interop.vit import DEIT, VIT
 from regard.interop.whisper import WHISPER
 
 FAMILIES: tuple[Table, ...] = (
@@ -28,6 +28,7 @@ FAMILIES: tuple[Table, ...] = (
     T5,
     MARIAN,
     VIT,
+    DEIT,
     WHISPER,
 )
 ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}

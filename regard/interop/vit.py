@@ -1,7 +1,8 @@
-"""ViT (Dosovitskiy 2021): a pre-norm encoder over patches with a class token."""
+"""ViT (Dosovitskiy 2021), DeiT (Touvron 2021): encoders over patches, class token first."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from regard.interop.bert import ENCODER_SIZES
@@ -63,4 +64,13 @@ VIT = Table(
         TensorRow("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.layernorm_after"),
         TensorRow("encoder.norm", "layernorm"),
     ),
+)
+
+TEACHABLE = replace(VIT.variants["ViTForImageClassification"], prefix="deit.")
+DEIT = replace(
+    VIT,
+    family="deit",
+    variants={"DeiTForImageClassification": TEACHABLE, "DeiTModel": VIT.variants["ViTModel"]},
+    fixed=VIT.fixed | {"front.distilled": True},
+    rows=(*VIT.rows, TensorRow("front.distillation", "embeddings.distillation_token")),
 )

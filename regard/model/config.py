@@ -62,10 +62,12 @@ class ImageConfig:
     """Colour channels."""
     stem: Literal["patch", "conv"] = "patch"
     """One linear map per patch, or a small stack of 3 × 3 convolutions."""
-    position: Literal["learned", "2d"] = "learned"
-    """A learned table, or sinusoidal waves of row and column."""
+    position: Literal["learned", "2d", "none"] = "learned"
+    """A learned table, sinusoidal waves of row and column, or nothing that tells where."""
     cls: bool = True
     """A learned class token in front of the patches."""
+    distilled: bool = False
+    """A second token after it, which learns from a teacher (DeiT)."""
     dropout: float = 0.0
     """Dropout on the embeddings during training."""
     kind: Literal["image"] = "image"

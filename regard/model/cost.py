@@ -68,7 +68,8 @@ def passes(config: ModelConfig, run: RunShape) -> list[Pass]:
 def count_tokens(front: FrontConfig, length: int) -> int:
     """How many tokens a front makes: as asked for text, its own number for pictures and sound."""
     if isinstance(front, ImageConfig):
-        return (front.height // front.patch) * (front.width // front.patch) + front.cls
+        patches = (front.height // front.patch) * (front.width // front.patch)
+        return patches + front.cls + front.distilled
     if isinstance(front, AudioConfig):
         return front.length
     if front.position == "learned" and length > table_size(front):

@@ -159,13 +159,17 @@ class ImageFront(nn.Module):
             sizes = config.channels, config.dim, config.patch
             self.patches = nn.Conv2d(*sizes, stride=config.patch)
         self.cls = nn.Parameter(torch.zeros(1, 1, config.dim)) if config.cls else None
+        self.distillation = (
+            nn.Parameter(torch.zeros(1, 1, config.dim)) if config.distilled else None
+        )
         self.positions: Learned | None = None
         if config.position == "learned":
-            self.positions = Learned(self.grid[0] * self.grid[1] + config.cls, config.dim)
+            tokens = self.grid[0] * self.grid[1] + config.cls + config.distilled
+            self.positions = Learned(tokens, config.dim)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, pixels: Tensor) -> Sequence:
-        """(B, C, height, width) → (B, 1 + patches, D)."""
+        """(B, C, height, width) → (B, class and distillation token + patches, D)."""
         config = self.config
         if pixels.shape[1:] != (config.channels, config.height, config.width):
             raise DataError(
@@ -175,14 +179,23 @@ class ImageFront(nn.Module):
                 "resize the pictures to the model's size",
             )
         x = self.patches(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
-        if self.positions is None:
-            x = x + sinusoidal_2d(*self.grid, config.dim).to(x)
-        if self.cls is not None:
-            x = torch.cat((self.cls.expand(len(x), -1, -1), x), 1)
+        if config.position == "2d":
+            x = x + sinusoidal_2d(*self.grid, config.dim, x.device).to(x)
+        for token in (self.distillation, self.cls):
+            if token is not None:
+                x = torch.cat((token.expand(len(x), -1, -1), x), 1)
         positions = torch.arange(x.shape[1], device=x.device)[None]
         if self.positions is not None:
             x = x + self.positions(positions)
         return Sequence(self.dropout(x), positions)
+
+
+def resize_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
+    """A position table (tokens + patches, D) for another grid, bicubic; tokens keep their rows."""
+    lead = len(table) - old[0] * old[1]
+    grid = table[lead:].T.reshape(1, -1, *old)  # (1, D, rows, columns)
+    grid = F.interpolate(grid, new, mode="bicubic", align_corners=False, antialias=False)
+    return torch.cat((table[:lead], grid[0].flatten(1).T))
 
 
 def conv_stem(config: ImageConfig) -> nn.Module:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
-from regard.train.config import DataConfig, LoRA, ShapeConfig, TrainConfig
+from regard.train.config import DataConfig, LoRA, PictureConfig, ShapeConfig, TrainConfig
 from regard.train.results import (
     DryRun,
     LearntMemory,
@@ -25,7 +25,7 @@ Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
-WORD2VEC = Word2VecConfig()
+WORD2VEC, PICTURE = Word2VecConfig(), PictureConfig()
 
 
 # Step by step -------------------------------------------------------------------------------------
@@ -234,19 +234,65 @@ def mlp(*args: Any, **named: Any) -> Trained:
     return _train("mlp", *args, **named)
 
 
+@verb
+def image(
+    files: Files | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    config: Training = TRAINING,
+    shape: Annotated[PictureConfig, FLAT] = PICTURE,
+    data: Data = DATA,
+    toml: Toml = None,
+    print_config: bool = False,
+    dry_run: bool = False,
+) -> Trained:
+    """Train a vision Transformer (ViT) to tell classes of pictures apart.
+
+    Pictures are decoded once, into the run's folder, resized to one size, and augmented on the
+    device. `final` opens in transformers as ViTForImageClassification, unless a stem, positions or
+    a pool of another kind are asked for. Needs Pillow, the extra `vision`.
+
+    Args:
+        files: folders of pictures, each in the folder of its class; .tar, .tar.xz with
+            class/name.jpg; .npz with images and labels; CSV or TSV with paths and labels; several
+            of them. `shapes`, where there is no such file: coloured shapes that regard ships.
+        out: the run's folder, new or empty (runs/image-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, checkpoints.
+        shape: which model, the size of pictures, augmentation, rows and epochs.
+        data: pictures to validate on (else a tenth is held out), a model to begin with, whose
+            positions are resized, or a preset: vit-32, vit-ti16, vit-s16, vit-b16, vit-l16.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.train.image("shapes", out="run").best_valid
+        $ regard train image shapes --out run --epochs 15
+        $ regard train image photos/ more.tar.xz --valid dev/ --out run --flip --randaugment 2
+        $ regard train image scans.csv --init folder --out run --epochs 5 --lr 1e-4
+    """
+    said = locals()
+    from regard.vision.picture_classes import IMAGE_RUN
+
+    return _train(IMAGE_RUN, **said)
+
+
 def _train(
-    word: str,
+    kind: Any,
     files: Any = None,
     *,
     config: TrainConfig = TRAINING,
-    shape: ShapeConfig = SHAPE,
+    shape: Any = SHAPE,
     data: DataConfig = DATA,
     **rest: Any,
 ) -> Trained:
     from regard.train.kinds import WORD
     from regard.train.runs import train_files
 
-    return train_files(WORD[word], files, configs=(config, shape, data), **rest)
+    kind = WORD[kind] if isinstance(kind, str) else kind
+    return train_files(kind, files, configs=(config, shape, data), **rest)
 
 
 # By counting --------------------------------------------------------------------------------------

@@ -45,10 +45,9 @@ one, so micro-batches that add up are not recorded.
 
 
 @cache
-def compiled_hidden(how: Compiling) -> Callable[[Model, Batch, Cache | None], Tensor]:
-    """`Model.hidden`, compiled; made when first asked for, since the compiler is slow to import."""
-    mode = "reduce-overhead" if how == "recorded" else None
-    return torch.compile(Model.hidden, mode=mode)
+def compiled_once(function: Callable[..., Any], how: Compiling) -> Callable[..., Any]:
+    """A function, compiled when first asked for, since the compiler is slow to import."""
+    return torch.compile(function, mode="reduce-overhead" if how == "recorded" else None)
 
 
 def compile_blocks(model: Model, backend: str | Callable[..., object] = "inductor") -> None:
@@ -84,7 +83,7 @@ def token_loss(
     head = model.head
     if head.out is None or head.config.take != "all":
         raise DataError("training", "a model without token scores", "a next-token head")
-    hidden = Model.hidden if compiled == "no" else compiled_hidden(compiled)
+    hidden = Model.hidden if compiled == "no" else compiled_once(Model.hidden, compiled)
     if r_drop and past is not None:
         problem = "r_drop with a recurrent model, whose state goes on from batch to batch"
         raise UsageError("training", problem, "a Transformer, or r_drop = 0")

@@ -246,6 +246,15 @@ def put(settings: RunSettings, name: str, value: Any, origin: str) -> None:
     settings.values[name], settings.origins[name] = value, origin
 
 
+def decide_steps(settings: RunSettings, steps: int, each: int) -> None:
+    """Steps, and a validation and a checkpoint after `each`, as far as nothing else was said."""
+    for name, value in (("steps", steps), ("eval_every", each), ("save_every", each)):
+        if settings.origins[name] == "default":
+            put(settings, name, value, "epochs")
+    if settings.origins["warm_up"] == "default" and settings.values["minutes"] is None:
+        put(settings, "warm_up", round(0.1 * settings.values["steps"]), "a tenth of the steps")
+
+
 def find_data(settings: RunSettings, command: str) -> None:
     """Make the paths of the files whole; there must be some."""
     values = settings.values
@@ -299,10 +308,12 @@ def find_model(values: dict[str, Any], name: str) -> str:
     return str(values[name])
 
 
-def begin_with(settings: RunSettings, own: Sequence[str] = ()) -> None:
+def begin_with(
+    settings: RunSettings, own: Sequence[str] = (), config: type[Config] = ShapeConfig
+) -> None:
     """Make the path of the model that a run begins with whole, and refuse what is its `own`."""
     values = settings.values
-    init, known = find_model(values, "init"), known_settings(ShapeConfig)
+    init, known = find_model(values, "init"), known_settings(config)
     for name in (*own, "preset", "vocab", "tokens"):
         if values[name] not in (known[name][1], init if name == "tokens" else None):
             problem = f"{name} = {values[name]} ({settings.origins[name]}) with init"

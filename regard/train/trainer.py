@@ -400,8 +400,8 @@ class Trainer:
             return
         with self.averaged(), self.as_written():
             self.model.eval()
-            value, count = self.measure(source)
-            model, scores = whole_model(self.model, self.world), dict[str, float]()
+            value, count, scores = self.measure(source)
+            model = whole_model(self.model, self.world)
             if self.job.score is not None:
                 scores = self.world.same(self.job.score(model) if self.world.leads else {})
             yield model
@@ -422,16 +422,21 @@ class Trainer:
             self.job.say(f"no better validation {state.waited} times: stopping early")
 
     @torch.no_grad()
-    def measure(self, source: Source) -> tuple[float, int]:
-        """(mean negative log-likelihood in nats, tokens)."""
-        losses, count, carry = [], 0, Carry(self.model)
+    def measure(self, source: Source) -> tuple[float, int, dict[str, float]]:
+        """(mean negative log-likelihood in nats, tokens, means of the objective's figures)."""
+        parts, count, carry = list[dict[str, Tensor]](), 0, Carry(self.model)
         for loaded in self.loader(source).iterate(epochs=1):
             batch, labels, extra = self.on_device(loaded.examples)
             with self.autocast():
                 past = carry.take(loaded.examples)
-                losses.append(self.loss(batch, labels, 0.0, "no", self.fp8, past, **extra).plain)
+                loss = self.loss(batch, labels, 0.0, "no", self.fp8, past, **extra)
+            parts.append({"nll": loss.plain, **loss.figures})
             count += loaded.examples.tokens
-        return sum(self.world.sum(torch.stack(losses)).tolist()) / max(count, 1), count
+        sums = {
+            name: self.world.sum(torch.stack([part[name] for part in parts])) for name in parts[0]
+        }
+        means = {name: sum(values.tolist()) / max(count, 1) for name, values in sums.items()}
+        return means.pop("nll"), count, means
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

@@ -330,13 +330,15 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
 def predict(
     model: ModelLike, path: File, *, text: str | None = None, precision: Precision = "auto"
 ) -> Iterator[Prediction]:
-    """What a tuned model says of each text of a file.
+    """What a tuned model says of each text of a file, or of each picture.
 
     Its class, its number, or the tags of its words.
 
     Args:
-        model: the folder `final` of `regard tune`, a classifier of transformers, or an opened Kit.
+        model: the folder `final` of `regard tune` or `regard train image`, a classifier of
+            transformers, or an opened Kit.
         path: CSV, TSV or JSONL with a column of texts, or a text on each line; for tags CoNLL too.
+            Of pictures a file, a folder, or whatever `regard train image` reads.
         text: the column of the texts (text, sentence).
         precision: of the matrix products; less is faster.
 
@@ -349,7 +351,12 @@ def predict(
     from regard.loading import open_kit
     from regard.tune.prediction import predict_file
 
-    return predict_file(open_kit(model, precision), path, text)
+    kit = open_kit(model, precision, text=False)
+    if kit.model.config.front.kind == "image":
+        from regard.vision.picture_classes import IMAGE_RUN
+
+        return (said for *_, said in IMAGE_RUN.predict(kit, [str(path)]))
+    return predict_file(kit, path, text)
 
 
 @verb

@@ -39,9 +39,9 @@ from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 from regard.train.data import RunData, RunKind, RunPlan, Say
-from regard.train.objectives import Compiling, Loss, compiled_hidden, token_loss
+from regard.train.objectives import Compiling, Loss, compiled_once, token_loss
 from regard.train.results import RunSettings
-from regard.train.settings import begin_with, find_data, make_config, put
+from regard.train.settings import begin_with, decide_steps, find_data, make_config
 from regard.tune.config import HeadTuning
 from regard.tune.prediction import (
     PROBLEMS,
@@ -135,7 +135,7 @@ def row_loss(
     if extra:
         scores = model.head(extra["features"][:, None])
     else:
-        hidden = Model.hidden if compiled == "no" else compiled_hidden(compiled)
+        hidden = Model.hidden if compiled == "no" else compiled_once(Model.hidden, compiled)
         scores = model.score(hidden(model, batch, None), batch.mask)
     scores, real = scores.float(), labels != IGNORED  # (B, C)
     weights = None if weights is None else weights.to(scores)
@@ -275,7 +275,7 @@ class HeadKind(RunKind):
 
     def decide(self, settings: RunSettings) -> None:
         """Steps from epochs; files and model must be there."""
-        values, origins, doing = settings.values, settings.origins, f"tuning for `{self.name}`"
+        values, doing = settings.values, f"tuning for `{self.name}`"
         find_data(settings, f"tune {self.name}")
         if values["init"] is None:
             raise UsageError(doing, "no model to begin with", "--model FOLDER")
@@ -298,11 +298,7 @@ class HeadKind(RunKind):
             count -= len(held_out(count, values["holdout"], values["seed"]))
         each = max(1, -(-count // own.rows) // values["accumulate"])  # steps of an epoch
         steps = max(EPOCHS * each, MIN_STEPS) if own.epochs is None else round(each * own.epochs)
-        for name, value in (("steps", max(1, steps)), ("eval_every", each), ("save_every", each)):
-            if origins[name] == "default":
-                put(settings, name, value, "epochs")
-        if origins["warm_up"] == "default" and values["minutes"] is None:
-            put(settings, "warm_up", round(0.1 * values["steps"]), "a tenth of the steps")
+        decide_steps(settings, max(1, steps), each)
 
     # Data ---------------------------------------------------------------------------------------
 

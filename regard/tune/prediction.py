@@ -162,6 +162,13 @@ def score_file(
     if kind == "regress":
         return score_numbers([read_number(e) for e in examples], torch.cat(answers).tolist())
     labels = [(n, label) for n, example in enumerate(examples) for label in example.labels]
+    return score_answers(task, labels, answers)
+
+
+def score_answers(
+    task: Task, labels: Sequence[tuple[int, str]], answers: Sequence[Tensor]
+) -> ClassScores:
+    """Figures of probabilities, (C,) or (W, C) each; `labels` have the numbers of their texts."""
     new = {label for _, label in labels if label not in task.names}
     names = task.names + sort_classes(list(new))
     numbers = {name: n for n, name in enumerate(names)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tests.golden.inputs import ADAPT, OFTEN, SMALL, TUNE
+from tests.golden.inputs import ADAPT, OFTEN, SEE, SMALL, TUNE
 
 CLOSE = 1e-4  # floats may differ by this share of their size
 TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
@@ -140,6 +140,11 @@ CASES = [
     Case(
         "train-encoder-picture", f"train seq2seq {{pairs}} --encoder {{vit}} --out {{out}} {SMALL}"
     ),
+    Case("train-image", f"train image {{pictures}} --out {{out}} {SEE}", tolerance=TRAINED),
+    Case(
+        "train-image-bad-patch", f"train image {{pictures}} --out {{out}} {SEE.replace('8', '5')}"
+    ),
+    Case("train-image-text", f"train image {{text}} --out {{out}} {SEE}"),
     Case("train-dry-run", f"train lm {{text}} --out {{out}} --dry-run {SMALL} {OFTEN}"),
     Case("train-print-config", "train lm {text} --out {out} --print-config --dim 32"),
     Case("train-unknown-kind", "train poem {text} --out {out}"),
@@ -181,6 +186,7 @@ CASES = [
     Case("tune-no-model", "tune classify {reviews} --out {out}"),
     Case("tune-bad-numbers", "tune regress {reviews} --model {bert} --out {out}"),
     Case("predict", "predict {classifier}/final {sources}", tolerance=TRAINED),
+    Case("predict-pictures", "predict {seer}/final {pictures}", tolerance=TRAINED),
     Case("predict-tags", "predict {tagger}/final {sources}", tolerance=TRAINED),
     Case("predict-numbers", "predict {grader}/final {grades}", tolerance=TRAINED),
     Case("predict-decoder", "predict {gpt2} {sources}"),
@@ -338,6 +344,8 @@ CASES = [
     Case("embed-bad-layer", "embed {bert} --files {river} --word cat --layer 9"),
     # Judge --------------------------------------------------------------------------------------
     Case("eval-lm", "evaluate lm {gpt2} {test}"),
+    Case("eval-image", "evaluate image {seer}/final {pictures}", tolerance=TRAINED),
+    Case("eval-image-text-model", "evaluate image {gpt2} {pictures}"),
     Case("eval-classify", "evaluate classify {classifier}/final {reviews}", tolerance=TRAINED),
     Case("eval-classify-columns", "evaluate classify {classifier}/final {table}"),
     Case("eval-classify-tagger", "evaluate classify {tagger}/final {reviews}"),

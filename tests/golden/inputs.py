@@ -10,6 +10,7 @@ import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import soundfile
 import torch
 
@@ -45,6 +46,7 @@ SMALL = "--dim 16 --depth 1 --heads 2 --length 16 --batch-tokens 64 --warm-up 2 
 OFTEN = "--steps 6 --eval-every 3 --save-every 3 --log-every 1 --vocab 270"
 ADAPT = "--steps 6 --save-every 3 --log-every 1 --length 16 --batch-tokens 64 --device cpu"
 TUNE = "--steps 4 --lr 0.01 --dropout 0 --rows 8 --device cpu"
+SEE = "--steps 4 --size 16 --patch 8 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
 TOKENIZERS = {
     "gpt2": "--size 320 --specials pad,eos",
     "bert": "--kind wordpiece --size 200 --specials pad,unk,cls,sep,mask --wrap cls-sep",
@@ -63,6 +65,7 @@ TRAINED = {
     "adapter": f"train lm {{text}} --init {{run}} --lora r=2 {ADAPT}",
     "classifier": f"tune classify {{reviews}} --model {{bert}} {TUNE}",
     "tagger": f"tune tag {{treebank}} --model {{bert}} {TUNE}",
+    "seer": f"train image {{pictures}} --optimizer adamw {SEE}",
     "grader": f"tune regress {{grades}} --model {{bert}} {TUNE}",
 }
 """Inputs that regard makes itself; each command gets `--out` and the input's place."""
@@ -79,6 +82,8 @@ def build(base: Path) -> dict[str, str]:
         words = base / ("names.txt" if name == "names" else "corpus.txt")
         make(f"tokens train {words} --out {base / name} {TOKENIZERS[name]}")
     save_models(base)
+    save_pictures(base / "pictures.npz")
+    places["pictures"] = str(base / "pictures.npz")
     shutil.copytree(base / "t5", base / "t5_copy")
     shutil.copytree(base / "gpt2", base / "chat")
     (base / "chat" / "chat_template.jinja").write_text(CHAT_TEMPLATE)
@@ -89,6 +94,14 @@ def build(base: Path) -> dict[str, str]:
         places[name] = str(base / name)
         make(f"{line.format(**places)} --out {base / name}")
     return places
+
+
+def save_pictures(path: Path) -> None:
+    """Twelve pictures of each of two classes: light and dark."""
+    dice = np.random.default_rng(0)
+    light = np.arange(24) % 2
+    images = dice.integers(0, 120, (24, 16, 16, 3)) + 130 * light[:, None, None, None]
+    np.savez(path, images=images.astype(np.uint8), labels=np.array(["dark", "light"])[light])
 
 
 def make(line: str) -> None:

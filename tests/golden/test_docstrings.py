@@ -59,6 +59,7 @@ OTHERS = {  # where a command needs another one
     "tune tag": {"folder": "bert"},
     "tune regress": {"folder": "bert"},
     "evaluate classify": {"run": "classifier", "test.tsv": "reviews"},
+    "evaluate image": {"run": "seer", "test.npz": "pictures"},
     "evaluate tag": {"run": "tagger"},
     "evaluate regress": {"run": "grader", "test.tsv": "grades"},
     "transcribe": {"folder": "whisper", "talk.flac": "sound"},

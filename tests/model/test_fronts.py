@@ -12,7 +12,7 @@ from regard.core.position import sinusoidal
 from regard.errors import DataError, UsageError
 from regard.model.batch import Batch
 from regard.model.config import AudioConfig, HeadConfig, ImageConfig, ModelConfig, TextConfig
-from regard.model.fronts import AudioFront, ImageFront, TextFront
+from regard.model.fronts import AudioFront, ImageFront, TextFront, resize_positions
 from regard.model.model import Model
 from tests.properties.small_models import randomise, small_kit
 
@@ -181,6 +181,60 @@ def test_two_dimensional_positions_are_waves_of_row_and_column():
         waves = torch.cat([sinusoidal(torch.tensor(n), 8) for n in (row, column)]).float()
         assert torch.equal(bare[0, 1 + number], waves)
     assert not torch.equal(made.x, bare)
+
+
+def classes_of(position, pool):
+    """A classifier of pictures of 12 × 8 pixels in six patches."""
+    front = ImageConfig(8, 12, 8, 4, position=position, cls=pool == "first")
+    stack = StackConfig(BlockConfig(8, 2, 16), 2)
+    model = Model(ModelConfig(front, HeadConfig(5, pool), encoder=stack)).eval()
+    randomise(model)
+    return model
+
+
+@pytest.mark.parametrize("pool", ["first", "mean"])
+@torch.no_grad()
+def test_without_positions_the_order_of_patches_is_nothing(pool):
+    pixels = torch.randn(2, 3, 12, 8)
+    moved = torch.cat((pixels[:, :, 4:, 4:], pixels[:, :, 4:, :4]), 3)
+    moved = torch.cat((moved, pixels[:, :, :4].flip(-1).flip(-1)), 2)  # patches in another order
+    for position, same in (("none", True), ("learned", False), ("2d", False)):
+        model = classes_of(position, pool)
+        assert torch.allclose(model(Batch(pixels)), model(Batch(moved)), atol=1e-5) == same
+
+
+@torch.no_grad()
+def test_patches_that_move_with_their_positions_give_the_same_class():
+    model, pixels = classes_of("learned", "first"), torch.randn(2, 3, 12, 8)
+    scores = model(Batch(pixels))
+    moved = torch.cat((pixels[:, :, 8:], pixels[:, :, :8]), 2)  # the last row of patches first
+    table = model.front.positions.weight
+    table.copy_(table[[0, 5, 6, 1, 2, 3, 4]])
+    assert torch.allclose(model(Batch(moved)), scores, atol=1e-5)
+
+
+def test_positions_are_resized_over_the_grid_and_tokens_keep_theirs():
+    table = torch.randn(2 + 12, 8)
+    assert torch.equal(resize_positions(table, (3, 4), (3, 4)), table)
+    large = resize_positions(table, (3, 4), (6, 7))
+    assert large.shape == (2 + 42, 8) and torch.equal(large[:2], table[:2])
+    vit = pytest.importorskip("transformers.models.vit.modeling_vit")
+    from transformers import ViTConfig
+
+    theirs = vit.ViTEmbeddings(ViTConfig(hidden_size=8, image_size=12, patch_size=4))
+    theirs.position_embeddings.data = table[None, :10].clone()
+    expected = theirs.interpolate_pos_encoding(torch.zeros(1, 43, 8), 24, 28)
+    assert torch.allclose(resize_positions(table[:10], (3, 3), (6, 7)), expected[0], atol=1e-6)
+
+
+def test_a_distillation_token_comes_second():
+    front = ImageFront(ImageConfig(8, 8, 8, 4, distilled=True)).eval()
+    randomise(front)
+    made = front(torch.zeros(1, 3, 8, 8)).x - front.positions.weight
+    assert made.shape == (1, 6, 8)
+    assert torch.allclose(made[0, 0], front.cls[0, 0]) and torch.allclose(
+        made[0, 1], front.distillation[0, 0]
+    )
 
 
 @pytest.mark.parametrize("patch", [2, 4, 8])

@@ -1,4 +1,4 @@
-"""ViT against transformers."""
+"""ViT and DeiT against transformers."""
 
 import pytest
 import torch
@@ -35,6 +35,8 @@ CASES = {
         ),
     ),
     "wide pictures": Case("ViTForImageClassification", SIZES | dict(image_size=[8, 12])),
+    "distillation token": Case("DeiTForImageClassification", SIZES | dict(num_labels=5)),
+    "distilled body": Case("DeiTModel", SIZES),
     "body": Case("ViTModel", SIZES),
     "body, relu pooler": Case("ViTModel", SIZES | dict(pooler_act="relu", hidden_act="relu")),
 }
@@ -49,7 +51,7 @@ def test_logits(pair):
     assert compare.gap(pair.ours, pair.theirs) <= compare.BAR
 
 
-@pytest.mark.parametrize("name", ["body", "body, relu pooler"])
+@pytest.mark.parametrize("name", ["body", "distilled body", "body, relu pooler"])
 def test_vectors_below_the_pooler(open_pair, name):
     pair = open_pair(CASES[name])
     named, given = compare.inputs_of(pair.ours)

@@ -38,6 +38,7 @@ train/runs
 train/reproduction
 tune/prediction speech/long_form
 tune/classification
+vision
 rules serve demonstrations
 mechanism __init__
 cli

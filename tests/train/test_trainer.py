@@ -304,7 +304,7 @@ def test_a_finished_run_does_no_step(tmp_path):
 def test_the_best_step_has_a_checkpoint_and_patience_ends_the_run(tmp_path):
     values = iter([3.0, 2.0, 2.5, 2.5, 1.0])
     trainer = make_trainer("lm", tmp_path, eval_every=1, save_every=100, keep=1, patience=2)
-    trainer.measure = lambda source: (next(values), 10)
+    trainer.measure = lambda source: (next(values), 10, {})
     state = trainer.run()
     assert (state.step, state.best_step, state.best, state.stopped) == (4, 2, 2.0, True)
     names = sorted(path.name for path in trainer.checkpoints.iterdir())
@@ -316,8 +316,8 @@ def test_validation_weighs_tokens_and_uses_the_mean(tmp_path):
     trainer.run()
     source = trainer.job.valid
     with trainer.averaged():
-        value, count = trainer.measure(source)
-    assert count == sum(source.batch(0, n).tokens for n in range(source.count(0)))
+        value, count, scores = trainer.measure(source)
+    assert scores == {} and count == sum(source.batch(0, n).tokens for n in range(source.count(0)))
     last = curve(tmp_path / "run")[-1]
     trainer.model.eval()
     with trainer.averaged():

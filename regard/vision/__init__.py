@@ -1,0 +1,1 @@
+"""Pictures: files to pixels, augmentation, and runs that learn their classes."""

@@ -1,0 +1,239 @@
+"""Runs that learn the classes of pictures, and what their models say of pictures.
+
+Whatever is a stack of planes (C, H, W) learns so: another modality is a kind of `PictureKind` with
+its own reader (`find`, `read`), statistics (`describe`, `open`), shape (`build`) and augmentation;
+its config has `rows`, `epochs`, `size` and `drop_path`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.ambient import note
+from regard.data.example_store import ExampleRows, open_examples
+from regard.data.labelled_texts import sort_classes
+from regard.data.text_files import find_files
+from regard.data.windows import IGNORED
+from regard.errors import DataError, check_known
+from regard.evaluate.results import ClassScores
+from regard.files import file_hash
+from regard.interop.families import bind
+from regard.interop.side import parse
+from regard.kit import Kit
+from regard.loading import load_kit, wrong_network
+from regard.model.batch import Batch
+from regard.model.config import HeadConfig, ImageConfig, ModelConfig
+from regard.model.fronts import resize_positions
+from regard.model.model import Model, empty_model
+from regard.model.presets import PRESETS, preset, vit
+from regard.train.config import PictureConfig
+from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.objectives import Compiling, Loss, compiled_once
+from regard.train.results import RunSettings
+from regard.train.settings import MUON, begin_with, decide_steps, find_data, make_config, put
+from regard.tune.classification import held_out
+from regard.tune.prediction import read_task, score_answers
+from regard.tune.results import Prediction
+from regard.verbs import group_texts
+from regard.vision.augmentation import Augmentation, Preparation
+from regard.vision.picture_files import find_pictures, read_pictures
+
+USUAL = {"weight_decay": 0.05, "floor": 0.01, "smoothing": 0.1, "metric": "accuracy"}
+PROCESSOR, POSITIONS = "preprocessor_config.json", "front.positions.weight"
+GROUP = 256  # examples that are answered at once
+
+
+def example_loss(
+    model: Model,
+    batch: Batch,
+    labels: Tensor,
+    smoothing: float = 0.0,
+    compiled: Compiling = "no",
+    *_: Any,
+    prepare: Preparation,
+    extra: Mapping[str, Tensor] | None = None,
+) -> Loss:
+    """Cross-entropy of stored examples, augmented where the batch has dice; labels may be mixed."""
+    if compiled != "no":
+        run = compiled_once(example_loss, compiled)
+        return Loss(*run(model, batch, labels, smoothing, prepare=prepare, extra=extra))
+    x, share = prepare(batch.inputs, extra["dice"] if extra else None)
+    scores = model(Batch(x)).float()  # (B, C)
+    gold, parts = torch.cat((labels, labels.flip(0))), torch.cat((share, 1 - share))
+    loss = partial(F.cross_entropy, scores.repeat(2, 1), gold, reduction="none")
+    total, plain = ((parts * loss(label_smoothing=s)).sum() for s in (smoothing, 0.0))
+    right = (scores.argmax(-1) == labels).sum()
+    return Loss(total, plain.detach(), (labels != IGNORED).sum(), {"accuracy": right})
+
+
+class PictureKind(RunKind):
+    """Learns the classes of pictures."""
+
+    name, unit, config = "image", "pictures", PictureConfig
+    fields = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
+    """What a model to begin with has already."""
+    find, read = staticmethod(find_pictures), staticmethod(read_pictures)
+    """Of files: (name, class, …) of examples, and all that can be read, of the sizes asked for."""
+    augmentation = Augmentation
+
+    def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
+        """(shape of the model, architecture that it is saved as), new or as that of a folder."""
+        if init is None:
+            config: Any = vit(own.dim, own.depth, own.heads, own.patch, own.size)
+            form = {"stem": own.stem, "position": own.position, "cls": own.pool == "class"}
+            front = replace(config.front, channels=1 if own.grey else 3, **form)
+            as_in_vit = [*form.values()] == ["patch", "learned", True]
+            family = "ViTForImageClassification" if as_in_vit else None
+        else:
+            kit = self.open(init)[0]
+            config, family = kit.model.config, kit.binding and kit.binding.architecture
+            family = family and family.replace("Model", "ForImageClassification")
+            front = replace(config.front, height=own.size, width=own.size)
+        head = HeadConfig(classes, "first" if front.cls else "mean", bias=True)
+        return replace(config, front=front, head=head), family
+
+    def describe(self, own: Any, mean: Any, std: Any) -> dict[str, bytes]:
+        """The file that says what the model reads, as transformers writes it."""
+        said = {"image_mean": (mean / 255).tolist(), "image_std": (std / 255).tolist()}
+        said |= {"size": {"height": own.size, "width": own.size}}
+        said |= {"image_processor_type": "ViTImageProcessor", "resample": 2}
+        return {PROCESSOR: json.dumps(said, indent=2).encode()}
+
+    def open(self, model: Any) -> tuple[Any, tuple[int, int, int], Preparation]:
+        """(model, sizes that it reads, how stored examples are normalised) of a folder or a Kit."""
+        kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
+        front, said = kit.model.config.front, parse(kit.files, PROCESSOR)
+        if not isinstance(front, ImageConfig):
+            raise wrong_network("reading pictures", kit, "a model that reads them")
+        parts = [said.get(name, [0.5] * front.channels) for name in ("image_mean", "image_std")]
+        mean, std = 255 * torch.tensor(parts, device=kit.device)[..., None, None]
+        return kit, (front.channels, front.height, front.width), Preparation(mean, std)
+
+    # Settings -----------------------------------------------------------------------------------
+
+    def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        """Of classes, and the shape of a preset."""
+        others = said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
+        values = USUAL | ({} if others else MUON)
+        if (name := said.get("preset")) is None:
+            return values
+        check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
+        config: Any = preset(name)
+        front, block = config.front, config.last.block
+        sizes = {"size": front.height, "patch": front.patch, "depth": config.last.depth}
+        return values | sizes | {"dim": block.dim, "heads": block.heads}
+
+    def decide(self, settings: RunSettings) -> None:
+        """Steps from epochs; files and model must be there."""
+        values = settings.values
+        find_data(settings, f"train {self.name}")
+        if values["init"] is not None:
+            begin_with(settings, self.fields, self.config)
+            if settings.origins["size"] == "default":
+                put(settings, "size", self.open(values["init"])[1][1], "init")
+        own: Any = make_config(settings, self.config)
+        empty_model(self.build(own, values["init"], 2)[0])  # what cannot be, before any work
+        asked = "r_drop" if values["r_drop"] else values["metric"]
+        check_known(asked, ("loss", "accuracy"), f"choosing what `train {self.name}` goes by")
+        count = sum(1 for _ in self.find(values["files"]))
+        count -= 0 if values["valid"] else len(held_out(count, values["holdout"], 0))
+        each = max(1, count // own.rows // values["accumulate"])  # steps of an epoch
+        steps = max(1, round(each * own.epochs)) if own.epochs else max(10 * each, 300)
+        decide_steps(settings, steps, max(each, steps // 20))
+
+    # Data and model -----------------------------------------------------------------------------
+
+    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+        """Decode everything into stores, and name the classes."""
+        own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
+        parts, sizes = (plan.files, plan.data.valid), (front.channels, front.height, front.width)
+        there = [path for files in parts for path in files if Path(path).exists()]
+        hashes = {str(file): file_hash(file) for file in find_files(there)}
+        examples = [self.read(files, sizes, say) for files in parts]
+        store = open_examples(folder / "data/examples.store", examples, progress)
+        planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
+        kept, held = np.flatnonzero(part == 0), np.flatnonzero(part)
+        names = sort_classes([store.header["names"][n] for n in np.unique(label[kept])])
+        if len(names) < 2:
+            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
+        if not plan.data.valid:
+            held = held_out(len(kept), plan.data.holdout, plan.seed)
+            kept = np.setdiff1d(kept, held)
+        labels, draw = store.number(names), self.augmentation(own).draw
+        train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
+        valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
+        many: Any = [f"{len(part):,} {self.unit}" for part in (kept, held)]
+        say(f"training on {many[0]}, {len(names):,} classes; validating on {many[1]}")
+        amounts = dict(zip(("train", "valid"), many, strict=True))
+        identity = {"data": store.header["digest"][:12], "labels": names}
+        known = names, np.array(store.header["mean"]), np.array(store.header["std"])
+        return RunData(None, train, valid, identity, hashes, amounts, known)
+
+    def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
+        """With a head for the classes."""
+        return self.build(plan.own, plan.data.init, len(data.held[0]))
+
+    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+        """A new model, or one that begins with the weights of another, positions resized."""
+        (names, mean, std), (config, family) = data.held, self.shape(plan, data)
+        model: Any = Model.fresh(config, plan.seed)
+        numbers = {name: n for n, name in enumerate(names)}
+        labels = {str(n): name for name, n in numbers.items()}
+        if plan.data.init is not None:
+            say(f"beginning with the weights of {plan.data.init}")
+            base, _, prepare = self.open(plan.data.init)
+            mean, std, old = prepare.mean.flatten(), prepare.std.flatten(), base.model.state_dict()
+            if POSITIONS in old:
+                grids = base.model.front.grid, model.front.grid
+                old[POSITIONS] = resize_positions(old[POSITIONS], *grids)
+            if base.config.get("id2label") != labels:
+                old = {name: x for name, x in old.items() if not name.startswith("head.")}
+            model.load_state_dict(old, strict=False)
+        kit = Kit(model, None, bind(family) if family else None)
+        kit.files = self.describe(plan.own, mean, std)
+        kit.config = kit.fresh_config() | {"id2label": labels, "label2id": numbers}
+        for number, block in enumerate(model.encoder.blocks):
+            block.drop_path = plan.own.drop_path * number / max(1, config.last.depth - 1)
+        return kit
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """Its loss."""
+        prepare = replace(self.open(kit)[2], augmentation=self.augmentation(plan.own))
+        return {"loss": partial(example_loss, prepare=prepare)}
+
+    # Answers ------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
+        """(probabilities (C,), class as it is written, what is said) of each example of files."""
+        (_, sizes, prepare), task = self.open(kit), read_task(kit, f"reading {', '.join(files)}")
+        for group in group_texts(self.read(files, sizes, note), GROUP):
+            stored = torch.from_numpy(np.stack([planes for *_, planes in group]))
+            x, _ = prepare(stored.to(kit.device))
+            chances = kit.run_batch(Batch(x.to(kit.dtype))).float().softmax(-1).cpu()
+            for (name, label, _), row in zip(group, chances, strict=True):
+                yield row, label, Prediction(name, task.names[int(row.argmax())], float(row.max()))
+
+    def score(self, kit: Kit, files: Sequence[str]) -> ClassScores:
+        """How right a model is on files; on a class that it never saw it is always wrong."""
+        doing = f"evaluating on {', '.join(files)}"
+        task, answers = read_task(kit, doing), list(self.predict(kit, files))
+        there = sort_classes([label for _, label, _ in answers])
+        if not set(there) & set(task.names):
+            problem = f"only {', '.join(there[:10])}" if there else "no examples"
+            raise DataError(doing, problem, f"some of {', '.join(task.names[:20])}")
+        labels = [(n, label) for n, (_, label, _) in enumerate(answers)]
+        return score_answers(task, labels, [chances for chances, *_ in answers])
+
+
+IMAGE_RUN = PictureKind()
