@@ -120,8 +120,10 @@ def build(shape: str | ModelConfig, seed: int = 0) -> Kit:
     return Kit(model, None, bind(family) if family else None)
 
 
-def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = False) -> Kit:
-    """The network that a verb names, with its tokenizer; an opened Kit is itself.
+def open_kit(
+    model: ModelLike, precision: str | None = "auto", strict: bool = False, text: bool = True
+) -> Kit:
+    """The network that a verb names, with its tokenizer where it reads text; a Kit is itself.
 
     precision is that of `load`: None is plain maps in float32, for gradients and for patching
     without rounding.
@@ -135,7 +137,7 @@ def open_kit(model: ModelLike, precision: str | None = "auto", strict: bool = Fa
         fix = "give the folder of a checkpoint that is on this machine; `regard train` makes one"
         raise UsageError("opening a model", fault, "a folder with weights", fix)
     kit = load_kit(path, device=choose_device(), strict=strict, precision=precision)
-    if kit.tokenizer is None:
+    if kit.tokenizer is None and text:
         kind, fix = kit.model.config.front.kind, f"put a tokenizer.json into {path}"
         fix = fix if kind == "text" else f"this model reads {kind}: take one that reads text"
         raise DataError(f"opening {path}", "no tokenizer", "one beside the weights", fix)

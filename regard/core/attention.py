@@ -35,6 +35,8 @@ class View:
     """Cosine and sine for rotary positions, each (B, T, 1, K)."""
     cache: Cache | None = None
     """Earlier keys and values."""
+    pairs: tuple[Tensor, ...] | None = None
+    """Row, query and key of each True of a boolean mask, (P,) each, where few are: a graph's."""
 
     def repeat(self, count: int) -> View:
         """This view for each of `count` neighbouring rows."""
@@ -123,6 +125,8 @@ class Attention(nn.Module):
         """Average the values by similarity of query and key, fused when nobody listens."""
         beams = len(q) // len(k) if len(k) else 1  # neighbouring rows that share a source
         if self.fusible and self.at.scores.fn is None and self.at.pattern.fn is None:
+            if ctx.pairs is not None:
+                return attend_pairs(q, k, v, ctx.pairs, self.scale)
             z = None
             if self.kernel is not None:
                 z = self.kernel(q, k, v, ctx.mask, ctx.causal, self.scale)
@@ -159,6 +163,21 @@ class Attention(nn.Module):
     def per_head(self, x: Tensor) -> Tensor:
         """Give each query head its group's keys or values: (B, G, S, K) → (B, H, S, K)."""
         return x if self.groups == self.heads else x.repeat_interleave(self.heads // self.groups, 1)
+
+
+def attend_pairs(
+    q: Tensor, k: Tensor, v: Tensor, pairs: tuple[Tensor, ...], scale: float
+) -> Tensor:
+    """Attention (B, H, T, K) over listed pairs of query and key alone: O(P), not O(T · S)."""
+    row, query, key = pairs
+    scores = (q[row, :, query] * k[row, :, key]).sum(-1) * scale  # (P, H)
+    at, size = row * q.shape[2] + query, len(q) * q.shape[2]
+    where, shape = torch.stack((at, key)), (size, k.shape[2], q.shape[1])
+    grid = torch.sparse_coo_tensor(where, scores, shape, is_coalesced=True)
+    weights = torch.sparse.softmax(grid, 1).values()  # (P, H)
+    z = v.new_zeros(size, q.shape[1], v.shape[-1])
+    z = z.index_add(0, at, weights[..., None] * v[row, :, key])
+    return z.view(len(q), -1, *z.shape[1:]).transpose(1, 2)
 
 
 def per_head_copy(x: Tensor) -> Tensor:

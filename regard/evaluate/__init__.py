@@ -266,6 +266,38 @@ def regress(
     return scores
 
 
+@verb
+def graph(
+    model: ModelLike,
+    data: Files,
+    *,
+    label: str | None = None,
+    split: Literal["train", "valid", "test"] = "test",
+    precision: Precision = "auto",
+) -> ClassScores | NumberScores:
+    """Accuracy of the classes of graphs or of nodes; errors of the numbers of graphs.
+
+    Args:
+        model: the folder `final` of `regard train graph`, or a Kit.
+        data: files as `regard train graph` reads them.
+        label: the column of the labels (what it was trained on, label, or the last one).
+        split: which labels, of files that say so; of others all.
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.graph("run/final", "cora.npz").accuracy
+        $ regard evaluate graph run/final cora.npz --json
+        $ regard evaluate graph run/final molecules.csv --split valid
+        $ regard evaluate graph run/final rings.jsonl more.jsonl --save confusion.png
+    """
+    from regard.graphs.graph_tasks import score_graphs
+    from regard.loading import open_kit
+
+    files = [str(file) for file in _listed(data) or ()]
+    scores = score_graphs(open_kit(model, precision, text=False), files, label, split)
+    return replace(scores, model=_name(model), test=", ".join(files))
+
+
 def _score_labels(
     kind: str, model: ModelLike, test: File, precision: Precision = "auto", **columns: Any
 ) -> Any:

@@ -40,10 +40,20 @@ class TextConfig:
     """An encoder's positions are spread over so many, at random in training (Ruoss 2023)."""
     dropout: float = 0.0
     """Dropout on the embeddings during training."""
-    kind: Literal["text"] = "text"
+    kind: Literal["text", "graph"] = "text"
 
     def __post_init__(self) -> None:
         check_names(self, "building a text front")
+
+
+@dataclass(frozen=True)
+class GraphConfig(TextConfig):
+    """Front for nodes of a graph: each has any of `vocab` features, in any strength.
+
+    Its segments are numbers of neighbours.
+    """
+
+    kind: Literal["text", "graph"] = "graph"
 
 
 @dataclass(frozen=True)
@@ -117,7 +127,7 @@ class HeadConfig:
         check_names(self, "building an output head")
 
 
-FrontConfig = TextConfig | ImageConfig | AudioConfig
+FrontConfig = TextConfig | ImageConfig | AudioConfig | GraphConfig
 
 
 @dataclass(frozen=True)

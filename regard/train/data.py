@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from regard.data.windows import Source
 from regard.model.config import ModelConfig
 from regard.model.model import Model
-from regard.tokens.tokenizer import Tokenizer
 from regard.train.config import Config, DataConfig, TrainConfig
 from regard.train.distributed import World
 from regard.train.results import Run, RunSettings
@@ -98,7 +97,8 @@ class RunPlan:
 class RunData:
     """What a run reads."""
 
-    tokenizer: Tokenizer
+    tokenizer: Any
+    """A Tokenizer; None where the data is no text."""
     train: Source
     valid: Source | None
     identity: dict[str, Any]

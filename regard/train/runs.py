@@ -392,6 +392,7 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
         data = plan.kind.prepare(plan, Path(name), warn, say)
         batches, train = data.train.count(0), plan.train
     config, family = plan.kind.shape(plan, data)
+    words = {} if data.tokenizer is None else {"vocabulary": data.tokenizer.size}
     model = empty_model(config, model_class(config))
     params = sum(p.numel() for p in model.parameters())
     if (text := plan.settings.values["lora"]) is not None:
@@ -409,7 +410,7 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
     there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
     return DryRun(
         config=plan.settings.values,
-        data=data.sizes | {"vocabulary": data.tokenizer.size, "batches_per_epoch": batches},
+        data=data.sizes | words | {"batches_per_epoch": batches},
         model={"family": family, "parameters": params}
         | ({} if text is None else {"trained": trained, "share": trained / params}),
         run={"out": str(plan.folder), "device": plan.device, "processes": plan.world.size}
