@@ -18,6 +18,7 @@ from regard.core.similarity import similarity
 from regard.core.tap import Taps
 
 Joint = Callable[[Tensor], list[Tensor]]  # several linear maps of one input
+Pairs = tuple[Tensor, ...]
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor | None]
 
 
@@ -35,8 +36,8 @@ class View:
     """Cosine and sine for rotary positions, each (B, T, 1, K)."""
     cache: Cache | None = None
     """Earlier keys and values."""
-    pairs: tuple[Tensor, ...] | None = None
-    """Row, query and key of each True of a boolean mask, (P,) each, where few are: a graph's."""
+    pairs: Pairs | None = None
+    """Row, head, query and key of each True of the mask, (P,) each, where few are: a graph's."""
 
     def repeat(self, count: int) -> View:
         """This view for each of `count` neighbouring rows."""
@@ -165,18 +166,15 @@ class Attention(nn.Module):
         return x if self.groups == self.heads else x.repeat_interleave(self.heads // self.groups, 1)
 
 
-def attend_pairs(
-    q: Tensor, k: Tensor, v: Tensor, pairs: tuple[Tensor, ...], scale: float
-) -> Tensor:
+def attend_pairs(q: Tensor, k: Tensor, v: Tensor, pairs: Pairs, scale: float) -> Tensor:
     """Attention (B, H, T, K) over listed pairs of query and key alone: O(P), not O(T · S)."""
-    row, query, key = pairs
+    row, _, query, key = pairs
     scores = (q[row, :, query] * k[row, :, key]).sum(-1) * scale  # (P, H)
-    at, size = row * q.shape[2] + query, len(q) * q.shape[2]
-    where, shape = torch.stack((at, key)), (size, k.shape[2], q.shape[1])
-    grid = torch.sparse_coo_tensor(where, scores, shape, is_coalesced=True)
-    weights = torch.sparse.softmax(grid, 1).values()  # (P, H)
-    z = v.new_zeros(size, q.shape[1], v.shape[-1])
-    z = z.index_add(0, at, weights[..., None] * v[row, :, key])
+    at, shape = row * q.shape[2] + query, (len(q) * q.shape[2], k.shape[2], q.shape[1])
+    grid = torch.sparse_coo_tensor(torch.stack((at, key)), scores, shape, check_invariants=False)
+    weights = torch.sparse.softmax(grid.coalesce(), 1).values()  # (P, H)
+    answers = weights[..., None] * v[row, :, key]
+    z = v.new_zeros(shape[0], *answers.shape[1:]).index_add(0, at, answers)
     return z.view(len(q), -1, *z.shape[1:]).transpose(1, 2)
 
 

@@ -17,8 +17,6 @@ from regard.core.norm import build_norm
 from regard.core.position import Alibi, GraphBias, RelativeBias, Rotary
 from regard.core.tap import Taps
 
-FEW = 16  # where one in so many pairs of nodes may look, only those are computed
-
 
 class Stack(nn.Module):
     """An encoder when its blocks are not causal, a decoder when they are."""
@@ -95,9 +93,7 @@ class Stack(nn.Module):
             cache=cache,
         )
         if positions.dim() == 4 and view.mask is not None and view.mask.dtype == torch.bool:
-            row, _, query, key = view.mask.nonzero(as_tuple=True)
-            if FEW * len(row) < view.mask.numel():
-                return replace(view, pairs=(row, query, key))
+            return replace(view, pairs=view.mask.nonzero(as_tuple=True))
         return view
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.labelled_texts import read_number
@@ -17,7 +14,6 @@ from regard.data.text_files import Paths, find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError
 from regard.evaluate.classification_scores import score_numbers
-from regard.evaluate.results import ClassScores, NumberScores
 from regard.files import file_hash
 from regard.graphs.graph_files import Graph, read_graphs, select_labels
 from regard.heap import free_memory
@@ -29,14 +25,12 @@ from regard.model.model import Model
 from regard.result import human_bytes
 from regard.train.config import GraphShape
 from regard.train.data import RunData, RunPlan, Say
-from regard.train.results import RunSettings
 from regard.train.settings import find_data
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
 from regard.tune.prediction import Task, read_task, run_rows, score_answers
 
 LONGEST, DEGREES = 20, 64  # paths and degrees beyond share a row of their table
 CLASSES = 20  # whole numbers with more values than this are numbers, not classes
-NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.IGNORECASE)
 GRAPHS: dict[str, Any] = {"steps": 2000, "eval_every": 100, "save_every": 100, "dropout": 0.1}
 GRAPHS |= {"weight_decay": 0.01, "metric": "accuracy"}
 NODES = GRAPHS | {"steps": 200, "eval_every": 1, "dropout": 0.8, "weight_decay": 5.0}
@@ -59,9 +53,6 @@ def shortest_paths(graph: Graph, kinds: int, reach: int | None = None) -> np.nda
         problem = f"{count:,} nodes: all pairs of them take {human_bytes(needed)}"
         expected, fix = f"at most {human_bytes(free)}", "take a part of it, or --attention set"
         raise ResourceError(f"laying out {graph.place}", problem, expected, fix)
-    if kind.max(initial=0) >= kinds:
-        problem = f"an edge of kind {kind.max()}"
-        raise DataError(f"reading {graph.place}", problem, f"kinds 0 to {kinds - 1}")
     step = np.zeros((kinds, count, count))
     step[kind, first, second] = step[kind, second, first] = 1
     paths = np.zeros((count, count, 1 + kinds), np.float32)
@@ -86,23 +77,21 @@ def lay_out(graph: Graph, config: ModelConfig) -> Graph:
     Where that has one answer for a graph, a virtual node comes first, with a feature of its own and
     a length of its own, −1, of its paths to all others (Ying 2021, 3.2).
     """
-    stack, virtual, paths = config.last, int(config.head.take == "first"), None
-    nodes = np.pad(graph.nodes, ((virtual, 0), (0, virtual)))
+    stack, virtual = config.last, int(config.head.take == "first")
+    nodes, window = np.pad(graph.nodes, ((virtual, 0), (0, virtual))), stack.block.window
     nodes[:virtual, -1] = 1
-    window = stack.block.window
-    if stack.position == "graph":
-        paths = shortest_paths(graph, stack.buckets)
-    elif window is not None:  # all kinds of edges are one
-        paths = shortest_paths(replace(graph, edges=graph.edges * (1, 1, 0)), 1, window - 1)
-    if paths is not None:
-        paths = np.pad(paths, ((virtual, 0), (virtual, 0), (0, 0)))
-        paths[:virtual, :, 0] = paths[:, :virtual, 0] = -1
+    if stack.position == "none" and window is None:
+        return replace(graph, nodes=nodes)
+    paths = shortest_paths(graph, stack.buckets, None if window is None else window - 1)
+    paths = np.pad(paths, ((virtual, 0), (virtual, 0), (0, 0)))
+    paths[:virtual, :, 0] = paths[:, :virtual, 0] = -1
     return replace(graph, nodes=nodes, paths=paths)
 
 
 def collate(graphs: list[Graph]) -> Batch:
     """Graphs side by side, padded at the end."""
-    nodes = pad_sequence([torch.from_numpy(graph.nodes) for graph in graphs], batch_first=True)
+    rows = [torch.from_numpy(graph.nodes) for graph in graphs]
+    nodes = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     size, paths = nodes.shape[1], None
     mask = torch.arange(size) < torch.tensor([len(graph) for graph in graphs])[:, None]
     if (first := graphs[0].paths) is not None:
@@ -124,11 +113,11 @@ class GraphKind(HeadKind):
         """Of nodes, which .npz files hold, or of graphs."""
         return NODES if ".npz" in str(said.get("files")) else GRAPHS
 
-    def decide(self, settings: RunSettings) -> None:
+    def decide(self, settings: Any) -> None:
         """There must be files."""
         find_data(settings, "train graph")
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan, folder: Any, say: Say, progress: Say) -> RunData:
         """Read the graphs, name their labels, find their paths."""
         progress("reading")
         own, graphs = plan.own, read_graphs(plan.files, plan.own.label)
@@ -173,7 +162,7 @@ def task_of(graphs: list[Graph]) -> str:
     if not graphs or graphs[0].by_node:
         return "tag"
     whole = len(values) <= CLASSES and all(value.lstrip("-").isdecimal() for value in values)
-    return "regress" if not whole and all(map(NUMBER.fullmatch, values)) else "classify"
+    return "classify" if whole or set("".join(values)) - set("0123456789+-.eE") else "regress"
 
 
 def answer_of(graph: Any, task: Task) -> Any:
@@ -189,22 +178,18 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
     nodes = task.kind == "tag"
     asked = own.attention if own.attention != "auto" else "neighbours" if nodes else "graphormer"
     biased, window = asked == "graphormer", 2 if asked == "neighbours" else None
-    kinds = max(int(graph.edges[:, 2].max(initial=0)) for graph in graphs) + 1
+    kinds = 1 + max(0 if nodes else 3, *(int(graph.edges[:, 2].max(initial=0)) for graph in graphs))
     block = BlockConfig(own.dim, own.heads, own.dim, window=window)
+    front = GraphConfig(own.dim, graphs[0].nodes.shape[1] + (not nodes), segments=DEGREES * biased)
+    head = HeadConfig(len(task.names), "all" if nodes else "first", bias=True)
     stack = StackConfig(block, own.depth, "none", buckets=kinds, distance=LONGEST)
-    return ModelConfig(
-        GraphConfig(own.dim, graphs[0].nodes.shape[1] + (not nodes), segments=DEGREES * biased),
-        HeadConfig(len(task.names), "all" if nodes else "first", bias=True),
-        replace(stack, position="graph") if biased else stack,
-    )
+    return ModelConfig(front, head, replace(stack, position="graph") if biased else stack)
 
 
 # Evaluation ---------------------------------------------------------------------------------------
 
 
-def score_graphs(
-    kit: Kit, files: Paths, label: str | None, split: str
-) -> ClassScores | NumberScores:
+def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
     """How right a model is on the labels of a split, or on all where the files have no splits."""
     doing, config = f"evaluating on {files}", kit.model.config
     if config.front.kind != "graph":
@@ -214,13 +199,13 @@ def score_graphs(
         label = label or task.names[0]
     graphs = select_labels(read_graphs(files, label), split, "")
     if not graphs or graphs[0].by_node != (task.kind == "tag"):
-        expected = f"labels of {'nodes' if task.kind == 'tag' else 'graphs'}, of the split {split}"
-        raise DataError(doing, "none" if not graphs else "others", expected)
+        expected = f"labels of the split {split}, of {'nodes' if task.kind == 'tag' else 'graphs'}"
+        raise DataError(doing, "none", expected)
     scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
     if task.kind == "regress":
         said = torch.cat(scores) * task.spread + task.mean
         return score_numbers([float(graph.labels[0]) for graph in graphs], said.tolist())
     labels = [(n, x) for n, graph in enumerate(graphs) for x in graph.labels if x]
-    real = [[x != "" for x in graph.labels] for graph in graphs]
-    rows = [score.view(-1, len(task.names)).softmax(-1) for score in scores]
-    return score_answers(task, labels, [row[some] for row, some in zip(rows, real, strict=True)])
+    real = [torch.tensor([x != "" for x in graph.labels]) for graph in graphs]
+    rows = [score.view(len(some), -1)[some] for score, some in zip(scores, real, strict=True)]
+    return score_answers(task, labels, [row.softmax(-1) for row in rows])

@@ -14,34 +14,22 @@ TOKEN = re.compile(
     r"(?P<atom>\[[^]\[]*\]|Cl|Br|[BCNOPSFIbcnops*])|(?P<bond>[-=#$:/\\~])|(?P<ring>\d|%\d\d)|[().]"
 )
 BONDS = {"-": 0, "/": 0, "\\": 0, "~": 0, "=": 1, "#": 2, "$": 2, ":": 3}
-ORDERS = 1.0, 2.0, 3.0, 1.5
 """Kinds of bonds: single, double, triple (or more), aromatic."""
-ELEMENTS = ["C", "N", "O", "F", "Cl", "Br", "I", "S", "P", "B", "Si", "Se"]
-VALENCES = (4, 3, 2, 1, 1, 1, 1, 2, 3, 3)
-"""Bonds of the first of them outside of brackets, hydrogens included."""
-MOST = 4  # hydrogens
+ELEMENTS = ["B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"]
 
 
 class Molecule(NamedTuple):
-    """Atoms as (element, aromatic, charge, hydrogens; −1: to its valence), bonds with kinds."""
+    """Atoms as (element, hydrogens in brackets, charge, aromatic), bonds with their kinds."""
 
-    atoms: list[tuple[str, bool, int, int]]
+    atoms: list[tuple[str, int, int, bool]]
     bonds: list[tuple[int, int, int]]
 
     def features(self) -> np.ndarray:
-        """What is known of each atom (N, 20): element, hydrogens, charge, aromatic or not."""
-        rows = np.zeros((len(self.atoms), len(ELEMENTS) + MOST + 4), np.float32)
-        used = np.zeros(len(self.atoms))
-        for first, second, kind in self.bonds:
-            used[[first, second]] += ORDERS[kind]
-        for row, (element, aromatic, charge, hydrogens), bonds in zip(
-            rows, self.atoms, used, strict=True
-        ):
-            place = ELEMENTS.index(element) if element in ELEMENTS else len(ELEMENTS)
-            if hydrogens < 0:
-                hydrogens = max(0, (*VALENCES, 0, 0, 0)[place] - int(np.ceil(bonds)))
-            row[[place, len(ELEMENTS) + 1 + min(hydrogens, MOST)]] = 1
-            row[-2:] = charge, aromatic
+        """What is known of each atom (N, 16): its element, or another, and the rest in numbers."""
+        rows = np.zeros((len(self.atoms), len(ELEMENTS) + 4), np.float32)
+        for row, (element, *numbers) in zip(rows, self.atoms, strict=True):
+            row[ELEMENTS.index(element) if element in ELEMENTS else len(ELEMENTS)] = 1
+            row[-3:] = numbers
         return rows
 
 
@@ -51,7 +39,7 @@ def parse_smiles(text: str) -> Molecule:
     atoms, last, order, at, fault = molecule.atoms, -1, "", 0, -1
 
     def connect(first: int, second: int, order: str) -> None:
-        both = atoms[first][1] and atoms[second][1]
+        both = atoms[first][-1] and atoms[second][-1]
         molecule.bonds.append((first, second, BONDS[order or (":" if both else "-")]))
 
     while at < len(text) and fault < 0:
@@ -61,8 +49,8 @@ def parse_smiles(text: str) -> Molecule:
         if kind == "atom" and (parts or word[0] != "["):
             symbol, hydrogen, count, sign = parts.groups("") if parts else (word, "", "", "")
             charge = int(sign) if sign[1:].isdecimal() else sign.count("+") - sign.count("-")
-            hydrogens = -1 if parts is None else int(count or 1) if hydrogen else 0
-            atoms.append((symbol.capitalize(), symbol.islower(), charge, hydrogens))
+            hydrogens = int(count or 1) if hydrogen else 0
+            atoms.append((symbol.capitalize(), hydrogens, charge, symbol.islower()))
             if last >= 0:
                 connect(last, len(atoms) - 1, order)
             last, order = len(atoms) - 1, ""

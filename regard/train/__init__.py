@@ -254,10 +254,9 @@ def graph(
     Labels that are not whole numbers, or have more than 20 values, are learnt as numbers.
 
     Args:
-        files: CSV or TSV with a column smiles; JSONL with nodes (rows of numbers, or how many),
-            edges ([node, node] or [node, node, kind]) and label, or labels of the nodes; .npz of
-            one graph: edges, labels, CSR words or features. A column split, or arrays train, val
-            and test, say what is trained and validated on.
+        files: CSV, TSV or JSONL with a column smiles and one of labels; or .npz of one graph with
+            labelled nodes: edges, labels, features or words as CSR (indptr, indices). A column
+            split, or arrays train, val and test, say what is trained and validated on.
         out: the run's folder, new or empty (runs/graph-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
@@ -271,7 +270,7 @@ def graph(
         >>> regard.train.graph("cora.npz", out="run").best_valid
         $ regard train graph cora.npz --out run
         $ regard train graph molecules.csv --label logP --out run --steps 5000
-        $ regard train graph rings.jsonl --valid more.jsonl --out run --attention neighbours
+        $ regard train graph train.csv --valid dev.csv --out run --attention neighbours
     """
     arguments = locals()
     from regard.graphs.graph_tasks import GraphKind
