@@ -18,7 +18,6 @@ from regard.core.similarity import similarity
 from regard.core.tap import Taps
 
 Joint = Callable[[Tensor], list[Tensor]]  # several linear maps of one input
-Pairs = tuple[Tensor, ...]
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor | None]
 
 
@@ -36,8 +35,6 @@ class View:
     """Cosine and sine for rotary positions, each (B, T, 1, K)."""
     cache: Cache | None = None
     """Earlier keys and values."""
-    pairs: Pairs | None = None
-    """Row, head, query and key of each True of the mask, (P,) each, where few are: a graph's."""
 
     def repeat(self, count: int) -> View:
         """This view for each of `count` neighbouring rows."""
@@ -126,8 +123,6 @@ class Attention(nn.Module):
         """Average the values by similarity of query and key, fused when nobody listens."""
         beams = len(q) // len(k) if len(k) else 1  # neighbouring rows that share a source
         if self.fusible and self.at.scores.fn is None and self.at.pattern.fn is None:
-            if ctx.pairs is not None:
-                return attend_pairs(q, k, v, ctx.pairs, self.scale)
             z = None
             if self.kernel is not None:
                 z = self.kernel(q, k, v, ctx.mask, ctx.causal, self.scale)
@@ -164,18 +159,6 @@ class Attention(nn.Module):
     def per_head(self, x: Tensor) -> Tensor:
         """Give each query head its group's keys or values: (B, G, S, K) → (B, H, S, K)."""
         return x if self.groups == self.heads else x.repeat_interleave(self.heads // self.groups, 1)
-
-
-def attend_pairs(q: Tensor, k: Tensor, v: Tensor, pairs: Pairs, scale: float) -> Tensor:
-    """Attention (B, H, T, K) over listed pairs of query and key alone: O(P), not O(T · S)."""
-    row, _, query, key = pairs
-    scores = (q[row, :, query] * k[row, :, key]).sum(-1) * scale  # (P, H)
-    at, shape = row * q.shape[2] + query, (len(q) * q.shape[2], k.shape[2], q.shape[1])
-    grid = torch.sparse_coo_tensor(torch.stack((at, key)), scores, shape, check_invariants=False)
-    weights = torch.sparse.softmax(grid.coalesce(), 1).values()  # (P, H)
-    answers = weights[..., None] * v[row, :, key]
-    z = v.new_zeros(shape[0], *answers.shape[1:]).index_add(0, at, answers)
-    return z.view(len(q), -1, *z.shape[1:]).transpose(1, 2)
 
 
 def per_head_copy(x: Tensor) -> Tensor:

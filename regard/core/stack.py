@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import reduce
 
 import torch
@@ -85,16 +84,13 @@ class Stack(nn.Module):
             parts.append(masks.causal(count, keys.shape[1], x.device))
         if count == 1:  # one query is the last one and sees every key
             plain = False
-        view = join_view(
+        return join_view(
             *parts,
             dead=real is not None and (cache is None or cache.packed),
             causal=plain,
             rotation=None if self.rotary is None else self.rotary(positions, x),
             cache=cache,
         )
-        if positions.dim() == 4 and view.mask is not None and view.mask.dtype == torch.bool:
-            return replace(view, pairs=view.mask.nonzero(as_tuple=True))
-        return view
 
 
 def cross_view(

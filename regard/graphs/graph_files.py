@@ -45,8 +45,8 @@ def read_graphs(files: Paths, label: str | None = None) -> list[Graph]:
     for path in find_files(files):
         graphs += [read_arrays(path)] if kind_of(path) == "npz" else read_molecules(path, label)
     if len({graph.by_node for graph in graphs}) != 1:
-        what = "labels of nodes and of graphs" if graphs else "no graphs"
-        raise DataError(f"reading {files}", what, "graphs with labels of one kind")
+        problem = "no graphs, or labels of nodes and of graphs"
+        raise DataError(f"reading {files}", problem, "graphs with labels of one kind")
     return graphs
 
 

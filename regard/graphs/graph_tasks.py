@@ -20,7 +20,7 @@ from regard.heap import free_memory
 from regard.kit import Kit
 from regard.loading import wrong_network
 from regard.model.batch import Batch
-from regard.model.config import GraphConfig, HeadConfig, ModelConfig
+from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
 from regard.result import human_bytes
 from regard.train.config import GraphShape
@@ -29,7 +29,8 @@ from regard.train.settings import find_data
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
 from regard.tune.prediction import Task, read_task, run_rows, score_answers
 
-LONGEST, DEGREES = 20, 64  # paths and degrees beyond share a row of their table
+LONGEST, DEGREES, WALKS = 20, 64, 16
+"""Longer paths and more neighbours share a row of their table; steps of random walks."""
 CLASSES = 20  # whole numbers with more values than this are numbers, not classes
 GRAPHS: dict[str, Any] = {"steps": 2000, "eval_every": 100, "save_every": 100, "dropout": 0.1}
 GRAPHS |= {"weight_decay": 0.01, "metric": "accuracy"}
@@ -51,8 +52,7 @@ def shortest_paths(graph: Graph, kinds: int, reach: int | None = None) -> np.nda
     free, needed = free_memory(), 32 * (1 + kinds) * count**2  # four arrays of float64 at least
     if free is not None and needed > free:
         problem = f"{count:,} nodes: all pairs of them take {human_bytes(needed)}"
-        expected, fix = f"at most {human_bytes(free)}", "take a part of it, or --attention set"
-        raise ResourceError(f"laying out {graph.place}", problem, expected, fix)
+        raise ResourceError(f"laying out {graph.place}", problem, f"at most {human_bytes(free)}")
     step = np.zeros((kinds, count, count))
     step[kind, first, second] = step[kind, second, first] = 1
     paths = np.zeros((count, count, 1 + kinds), np.float32)
@@ -74,17 +74,23 @@ def shortest_paths(graph: Graph, kinds: int, reach: int | None = None) -> np.nda
 def lay_out(graph: Graph, config: ModelConfig) -> Graph:
     """The graph with the nodes and paths that a model reads.
 
-    Where that has one answer for a graph, a virtual node comes first, with a feature of its own and
-    a length of its own, −1, of its paths to all others (Ying 2021, 3.2).
+    With biases, a node has the chances too that a random walk comes back to it after 2, 3, …
+    steps, which tell graphs apart that lengths of paths do not (Dwivedi 2022). Where there is one
+    answer for a graph, a virtual node comes first, with a feature of its own and a length of its
+    own, −1, of its paths to all others (Ying 2021, 3.2).
     """
-    stack, virtual = config.last, int(config.head.take == "first")
-    nodes, window = np.pad(graph.nodes, ((virtual, 0), (0, virtual))), stack.block.window
+    stack, virtual, paths = config.last, int(config.head.take == "first"), None
+    window, nodes = stack.block.window, graph.nodes
+    if stack.position == "graph" or window is not None:
+        paths = shortest_paths(graph, stack.buckets, None if window is None else window - 1)
+        if window is None:
+            walk = (paths[..., 0] == 1) / (paths[..., 0] == 1).sum(1, keepdims=True).clip(1)
+            back = [np.linalg.matrix_power(walk, n).diagonal() for n in range(2, WALKS + 2)]
+            nodes = np.column_stack((nodes, *back)).astype(np.float32)
+        paths = np.pad(paths, ((virtual, 0), (virtual, 0), (0, 0)))
+        paths[:virtual, :, 0] = paths[:, :virtual, 0] = -1
+    nodes = np.pad(nodes, ((virtual, 0), (0, virtual)))
     nodes[:virtual, -1] = 1
-    if stack.position == "none" and window is None:
-        return replace(graph, nodes=nodes)
-    paths = shortest_paths(graph, stack.buckets, None if window is None else window - 1)
-    paths = np.pad(paths, ((virtual, 0), (virtual, 0), (0, 0)))
-    paths[:virtual, :, 0] = paths[:, :virtual, 0] = -1
     return replace(graph, nodes=nodes, paths=paths)
 
 
@@ -180,7 +186,8 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
     biased, window = asked == "graphormer", 2 if asked == "neighbours" else None
     kinds = 1 + max(0 if nodes else 3, *(int(graph.edges[:, 2].max(initial=0)) for graph in graphs))
     block = BlockConfig(own.dim, own.heads, own.dim, window=window)
-    front = GraphConfig(own.dim, graphs[0].nodes.shape[1] + (not nodes), segments=DEGREES * biased)
+    features = graphs[0].nodes.shape[1] + WALKS * biased + (not nodes)
+    front = TextConfig(own.dim, features, segments=DEGREES * biased, kind="graph")
     head = HeadConfig(len(task.names), "all" if nodes else "first", bias=True)
     stack = StackConfig(block, own.depth, "none", buckets=kinds, distance=LONGEST)
     return ModelConfig(front, head, replace(stack, position="graph") if biased else stack)
@@ -195,9 +202,8 @@ def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
-    if task.kind == "regress" and task.names != ["label"]:
-        label = label or task.names[0]
-    graphs = select_labels(read_graphs(files, label), split, "")
+    named = task.names[0] if task.kind == "regress" and task.names != ["label"] else None
+    graphs = select_labels(read_graphs(files, label or named), split, "")
     if not graphs or graphs[0].by_node != (task.kind == "tag"):
         expected = f"labels of the split {split}, of {'nodes' if task.kind == 'tag' else 'graphs'}"
         raise DataError(doing, "none", expected)

@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.errors import DataError
 
-ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z]{1,2}|\*)@{0,2}(H?)(\d?)(\++|-+|[+-]\d+)?(?::\d+)?\]")
+ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z]{1,2}|\*)@*(?:(H)(\d?))?(\++|-+|[+-]\d+)?(?::\d+)?\]")
 TOKEN = re.compile(
     r"(?P<atom>\[[^]\[]*\]|Cl|Br|[BCNOPSFIbcnops*])|(?P<bond>[-=#$:/\\~])|(?P<ring>\d|%\d\d)|[().]"
 )

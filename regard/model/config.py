@@ -16,7 +16,10 @@ READING = "reading a model's config"
 
 @dataclass(frozen=True)
 class TextConfig:
-    """Front for token ids: embeddings of token, position and segment."""
+    """Front for token ids: embeddings of token, position and segment.
+
+    Of the kind graph it reads nodes instead: `vocab` numbers of each, its degree as its segment.
+    """
 
     dim: int
     """Width of the embeddings."""
@@ -44,16 +47,6 @@ class TextConfig:
 
     def __post_init__(self) -> None:
         check_names(self, "building a text front")
-
-
-@dataclass(frozen=True)
-class GraphConfig(TextConfig):
-    """Front for nodes of a graph: each has any of `vocab` features, in any strength.
-
-    Its segments are numbers of neighbours.
-    """
-
-    kind: Literal["text", "graph"] = "graph"
 
 
 @dataclass(frozen=True)
@@ -127,7 +120,7 @@ class HeadConfig:
         check_names(self, "building an output head")
 
 
-FrontConfig = TextConfig | ImageConfig | AudioConfig | GraphConfig
+FrontConfig = TextConfig | ImageConfig | AudioConfig
 
 
 @dataclass(frozen=True)

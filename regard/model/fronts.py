@@ -14,7 +14,7 @@ from regard.core.cache import Cache
 from regard.core.norm import build_norm
 from regard.core.position import Learned, Sinusoidal, sinusoidal_2d
 from regard.errors import DataError, UsageError
-from regard.model.config import AudioConfig, FrontConfig, GraphConfig, ImageConfig, TextConfig
+from regard.model.config import AudioConfig, FrontConfig, ImageConfig, TextConfig
 
 
 class Sequence(NamedTuple):
@@ -33,7 +33,7 @@ class Sequence(NamedTuple):
 def build_front(config: FrontConfig) -> nn.Module:
     """The front of a config."""
     if isinstance(config, TextConfig):
-        return GraphFront(config) if isinstance(config, GraphConfig) else TextFront(config)
+        return GraphFront(config) if config.kind == "graph" else TextFront(config)
     return ImageFront(config) if isinstance(config, ImageConfig) else AudioFront(config)
 
 
@@ -232,7 +232,7 @@ class GraphFront(nn.Module):
     paths they are a set.
     """
 
-    def __init__(self, config: GraphConfig) -> None:
+    def __init__(self, config: TextConfig) -> None:
         super().__init__()
         self.nodes = nn.Linear(config.vocab, config.dim)
         self.degrees = nn.Embedding(config.segments, config.dim) if config.segments else None

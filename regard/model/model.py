@@ -208,12 +208,10 @@ class Model(nn.Module):
         if isinstance(front, TextFront):
             sequence: Sequence = front(inputs, mask, documents, segments, cache)
             return sequence
-        if isinstance(front, GraphFront) and documents is None:
-            sequence = front(inputs, mask, paths)
-            return sequence
-        if mask is not None or documents is not None:
+        graph = isinstance(front, GraphFront)
+        if (mask is not None and not graph) or documents is not None:
             raise UsageError("reading pixels or sound", "a mask or documents", "neither")
-        sequence = front(inputs)
+        sequence = front(inputs, mask, paths) if graph else front(inputs)
         return sequence
 
     def cache(self, batch: int, size: int, tile: int = 1) -> Cache:
