@@ -34,8 +34,8 @@ LONGEST, DEGREES, WALKS = 20, 64, 16
 CLASSES = 20  # whole numbers with more values than this are numbers, not classes
 GRAPHS: dict[str, Any] = {"steps": 2000, "eval_every": 100, "save_every": 100, "dropout": 0.1}
 GRAPHS |= {"weight_decay": 0.01, "metric": "accuracy"}
-NODES = GRAPHS | {"steps": 200, "eval_every": 1, "dropout": 0.8, "weight_decay": 5.0}
-NODES |= {"lr": 5e-3, "warm_up": 20, "depth": 2, "keep": 1}
+NODES = GRAPHS | {"steps": 200, "eval_every": 2, "dropout": 0.8, "smoothing": 0.1, "ema": 0.95}
+NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
 """Usual settings; of nodes few are labelled, which needs strong regularisation."""
 
 
@@ -86,7 +86,8 @@ def lay_out(graph: Graph, config: ModelConfig) -> Graph:
         if window is None:
             walk = (paths[..., 0] == 1) / (paths[..., 0] == 1).sum(1, keepdims=True).clip(1)
             back = [np.linalg.matrix_power(walk, n).diagonal() for n in range(2, WALKS + 2)]
-            nodes = np.column_stack((nodes, *back)).astype(np.float32)
+            scaled = np.multiply(back, len(graph) ** 0.5)  # so that small differences are seen
+            nodes = np.column_stack((nodes, *scaled)).astype(np.float32)
         paths = np.pad(paths, ((virtual, 0), (virtual, 0), (0, 0)))
         paths[:virtual, :, 0] = paths[:, :virtual, 0] = -1
     nodes = np.pad(nodes, ((virtual, 0), (0, virtual)))

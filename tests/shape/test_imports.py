@@ -38,6 +38,7 @@ train/runs
 train/reproduction
 tune/prediction
 tune/classification
+graphs
 rules serve demonstrations
 mechanism __init__
 cli
