@@ -280,7 +280,7 @@ def graph(
         split: which labels, of files that say so; of others all.
 
     Example:
-        >>> regard.evaluate.graph("run/final", "cora.npz").accuracy
+        >>> regard.evaluate.graph("run/final", "molecules.csv").accuracy
         $ regard evaluate graph run/final cora.npz --json
         $ regard evaluate graph run/final molecules.csv --split valid
         $ regard evaluate graph run/final some.csv more.csv --json

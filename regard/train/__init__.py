@@ -267,7 +267,7 @@ def graph(
         dry_run: read the data, say what a run would take, and write nothing.
 
     Example:
-        >>> regard.train.graph("cora.npz", out="run").best_valid
+        >>> regard.train.graph("molecules.csv", out="run").best_valid
         $ regard train graph cora.npz --out run
         $ regard train graph molecules.csv --label logP --out run --steps 5000
         $ regard train graph train.csv --valid dev.csv --out run --attention neighbours
