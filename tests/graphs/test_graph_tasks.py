@@ -278,11 +278,13 @@ def test_circular_skip_links_all_ten_classes(one_thread):  # noqa: F811
         edges = [(n, (n + step) % 41) for n in range(41) for step in (1, skip)]
         graphs.append(make_graph(41, edges))
     moved = [permute(graph, dice.permutation(41)) for graph in graphs]
-    for attention, steps, share in (("graphormer", 150, 1.0), ("neighbours", 5, 0.1)):
+    shares = {}
+    for attention, steps in (("graphormer", 250), ("neighbours", 20)):
         model = fit(graphs, labels, attention, steps, lr=1e-2, dim=32, heads=4)
-        assert float((run(model, *moved).argmax(-1) == torch.tensor(labels)).float().mean()) == (
-            pytest.approx(share)
-        )
+        said = run(model, *moved).argmax(-1)
+        shares[attention] = float((said == torch.tensor(labels)).float().mean())
+    assert shares["graphormer"] == 1.0
+    assert shares["neighbours"] < 0.3  # all look the same: chance
 
 
 @pytest.mark.slow
@@ -312,7 +314,7 @@ def arrays(tmp_path):
     kinds = np.arange(count) % 2
     edges = [(a, b) for a in range(count) for b in range(a)]
     edges = [(a, b) for a, b in edges if dice.random() < (0.2 if kinds[a] == kinds[b] else 0.02)]
-    words = [sorted({int(dice.integers(6)) + 3 * kinds[n], 9}) for n in range(count)]
+    words = [sorted({int(dice.integers(4)) + 4 * kinds[n], 9}) for n in range(count)]
     held = {"edges": np.array(edges), "labels": np.where(np.arange(count) < 58, kinds, -1)}
     held |= {"indptr": np.cumsum([0, *map(len, words)]), "indices": np.concatenate(words)}
     held |= {"train": np.arange(10), "val": np.arange(10, 30), "test": np.arange(30, 58)}
@@ -336,7 +338,10 @@ def molecules(tmp_path):
     return path
 
 
-RUN = regard.TrainConfig(steps=30, lr=1e-2, dropout=0.0, eval_every=10, save_every=10, warm_up=2)
+RUN = regard.TrainConfig(
+    **dict(steps=30, lr=1e-2, eval_every=10, save_every=10, warm_up=2),
+    **dict(dropout=0.0, ema=0.0, smoothing=0.0, weight_decay=0.01),
+)
 
 
 def test_nodes_are_learnt_and_only_from_their_split(arrays, tmp_path, capsys):
