@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 
 import regard
+from regard.core import mask as masks
 from regard.errors import DataError, ResourceError, UsageError
 from regard.graphs import graph_tasks
 from regard.graphs.graph_files import Graph, read_graphs, select_labels
@@ -172,9 +173,9 @@ def test_a_batch_gives_what_each_graph_gives_alone(attention, by_node, one_threa
         alone = kit.logits(one.inputs, paths=one.paths)[0]
         size = len(graph) if by_node else len(alone)
         torch.testing.assert_close(together[row][:size], alone, atol=1e-6, rtol=1e-5)
-        assert torch.equal(
-            strict[row][:size], kit.logits(one.inputs, paths=one.paths, strict=True)[0]
-        )
+        again = kit.logits(one.inputs, paths=one.paths, strict=True)[0]
+        assert torch.equal(strict[row][:size], again)
+        torch.testing.assert_close(again, alone, atol=1e-6, rtol=1e-5)
         assert torch.isfinite(alone).all()
 
 
@@ -201,6 +202,12 @@ def test_a_complete_graph_of_neighbours_is_the_plain_transformer():
     graph = make_graph(6, [(a, b) for a in range(6) for b in range(a)], seed=4)
     near, plain = make_model(graph, "neighbours"), make_model(graph, "set")
     torch.testing.assert_close(run(near, graph), run(plain, graph), atol=1e-6, rtol=1e-5)
+
+
+def test_a_window_counts_edges():
+    paths = torch.tensor(shortest_paths(make_graph(4, [(0, 1), (1, 2)]), 1))[None]
+    near = masks.window(paths, paths, 2)[0, 0]
+    assert near.int().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
 
 
 def test_infinite_biases_of_far_nodes_are_the_mask_of_neighbours():
