@@ -62,6 +62,7 @@ class Masks(TypedDict, total=False):
     source_mask: Tensor | None
     source_documents: Tensor | None
     segments: Tensor | None
+    paths: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class Kit:
         """Text, ids, pixels or mel → a tensor with a batch dimension, and its padding."""
         if isinstance(inputs, str):
             inputs = [inputs]
-        if front is not None and not isinstance(front, TextConfig):
+        if front is not None and front.kind != "text":
             return to_signal(inputs, front, self.dtype), None
         if isinstance(inputs, Sequence) and len(inputs) == 0:
             raise UsageError("reading a batch", "nothing", "at least one text or row of ids")

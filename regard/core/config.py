@@ -38,7 +38,8 @@ class BlockConfig:
     cross: bool = False
     """A second attention looks at the encoder's output."""
     window: int | None = None
-    """Sliding window: a query sees this many positions, itself included."""
+    """Sliding window: a query sees this many positions, itself included; of a graph, nodes fewer
+    edges away: 2 is itself and its neighbours."""
     norm: Literal["layer", "rms", "none"] = "layer"
     """Kind of normalisation."""
     norm_at: Literal["pre", "post"] = "pre"
@@ -121,16 +122,16 @@ class StackConfig:
     """The layer that is repeated."""
     depth: int
     """Number of blocks."""
-    position: Literal["none", "rotary", "relative", "alibi"] = "none"
+    position: Literal["none", "rotary", "relative", "alibi", "graph"] = "none"
     """Positions inside attention; positions added to the input belong to the front."""
     rotary_base: float = 10000.0
     """Base of the rotary wavelengths."""
     rotary_scaling: RotaryScaling | None = None
     """Stretching of the rotary wavelengths for long contexts."""
     buckets: int = 32
-    """T5 relative positions: number of distance buckets."""
+    """T5 relative positions: number of distance buckets; graphs: kinds of edges."""
     distance: int = 128
-    """T5 relative positions: distances beyond this share a bucket."""
+    """T5 relative positions, graphs: distances beyond this share a bucket."""
     final_norm: bool = True
     """Normalise the stream after the last block."""
     bridge: int | None = None

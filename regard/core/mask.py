@@ -21,7 +21,12 @@ def padding(real: Tensor) -> Tensor:
 
 
 def window(query_positions: Tensor, key_positions: Tensor, width: int) -> Tensor:
-    """Keys less than `width` behind the query: (B, T), (B, S) → (B, 1, T, S)."""
+    """Keys less than `width` behind the query: (B, T), (B, S) → (B, 1, T, S).
+
+    In a graph, where positions are paths (B, T, T, …), nodes less than `width` edges away.
+    """
+    if query_positions.dim() == 4:
+        return (query_positions[..., 0] < width)[:, None]
     behind = query_positions[:, :, None] - key_positions[:, None, :]
     return (behind < width)[:, None]
 

@@ -151,6 +151,28 @@ class RelativeBias(nn.Module):
         return nn.functional.embedding(self.bucket(offset), self.weight).permute(0, 3, 1, 2)
 
 
+class GraphBias(nn.Module):
+    """Biases per head of what lies between two nodes of a graph (Ying 2021, 3.1.2 and 3.1.3).
+
+    One for the length of the shortest path, one for the kinds of edges on it, by their shares.
+    """
+
+    def __init__(self, heads: int, kinds: int, distance: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(distance + 3, heads))
+        self.kinds = nn.Parameter(torch.zeros(kinds, heads))
+
+    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Paths (B, T, T, 1 + kinds), given twice → (B, H, T, T).
+
+        Rows of the table: the virtual node (a length of −1), lengths from 0, no path (infinite).
+        """
+        length, longest = queries[..., 0], len(self.weight) - 3
+        row = torch.where(length.isinf(), longest + 2, length.clamp(max=longest) + 1).long()
+        bias = nn.functional.embedding(row, self.weight) + queries[..., 1:] @ self.kinds
+        return bias.permute(0, 3, 1, 2)
+
+
 class Alibi(nn.Module):
     """Linear penalty on distance, −2^(−8h/H) · |i − j| for head h = 1…H (Press 2022)."""
 

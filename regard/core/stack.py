@@ -13,7 +13,7 @@ from regard.core.block import Block, Context
 from regard.core.cache import Cache
 from regard.core.config import StackConfig
 from regard.core.norm import build_norm
-from regard.core.position import Alibi, RelativeBias, Rotary
+from regard.core.position import Alibi, GraphBias, RelativeBias, Rotary
 from regard.core.tap import Taps
 
 
@@ -27,13 +27,15 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(Block(block, layer) for layer in range(config.depth))
         self.norm = build_norm(block.norm if config.final_norm else "none", block.dim, block.eps)
         self.rotary: Rotary | None = None
-        self.bias: RelativeBias | Alibi | None = None
+        self.bias: RelativeBias | Alibi | GraphBias | None = None
         if config.position == "rotary":
             self.rotary = Rotary(block.width, config.rotary_base, config.rotary_scaling)
         elif config.position == "relative":
             self.bias = RelativeBias(block.heads, config.buckets, config.distance, block.causal)
         elif config.position == "alibi":
             self.bias = Alibi(block.heads)
+        elif config.position == "graph":
+            self.bias = GraphBias(block.heads, config.buckets, config.distance)
         self.bridge = None if config.bridge is None else nn.Linear(block.dim, config.bridge)
         self.at = Taps("embed", "final", *(() if self.bridge is None else ("bridge",)))
 
@@ -61,7 +63,8 @@ class Stack(nn.Module):
     ) -> View:
         """What each token may see of its own sequence; `cache.place` must have come before.
 
-        x (B, T, D); positions, real (True = token, not padding), document (B, T).
+        x (B, T, D); positions, real (True = token, not padding), document (B, T). In a graph,
+        positions are paths (B, T, T, 1 + kinds) between its nodes.
         """
         block, count = self.config.block, x.shape[1]
         parts: list[Tensor] = []  # masks and biases

@@ -42,6 +42,8 @@ class Examples:
     """(B, T): number of the document within its row, −1 at the leftover."""
     source_mask: Tensor | None = None
     """(B, S): real tokens of the source; None when all are."""
+    paths: Tensor | None = None
+    """(B, T, T, 1 + kinds): shortest paths between the nodes of graphs."""
     follows: bool = False
     """Each row goes on where it ended in the batch before."""
     extra: dict[str, Tensor] = field(default_factory=dict)

@@ -37,6 +37,7 @@ from regard.verbs import (
     verb,
 )
 
+Split = Literal["train", "valid", "test"]
 QUESTION = "Question: {question}\nAnswer: {answer}"
 
 if TYPE_CHECKING:
@@ -284,6 +285,33 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
     files = [str(file) for file in _listed(data) or ()]
     scores = IMAGE_RUN.score(open_kit(model, precision, text=False), files)
     return replace(scores, model=_name(model), test=", ".join(files))
+
+
+@verb
+def graph(
+    model: ModelLike, data: Files, *, label: str | None = None, split: Split = "test"
+) -> ClassScores | NumberScores:
+    """Accuracy of the classes of graphs or of nodes; errors of the numbers of graphs.
+
+    Args:
+        model: the folder `final` of `regard train graph`, or a Kit.
+        data: files as `regard train graph` reads them.
+        label: the column of the labels (what it was trained on, label, or the last one).
+        split: which labels, of files that say so; of others all.
+
+    Example:
+        >>> regard.evaluate.graph("run/final", "molecules.csv").accuracy
+        $ regard evaluate graph run/final cora.npz --json
+        $ regard evaluate graph run/final molecules.csv --split valid
+        $ regard evaluate graph run/final some.csv more.csv --json
+    """
+    from regard.graphs.graph_tasks import score_graphs
+    from regard.loading import open_kit
+
+    files = [str(file) for file in _listed(data) or ()]
+    scores = score_graphs(open_kit(model, text=False), files, label, split)
+    named: ClassScores | NumberScores = replace(scores, model=_name(model), test=", ".join(files))
+    return named
 
 
 def _score_labels(

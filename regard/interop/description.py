@@ -57,7 +57,7 @@ def describe_front(front: FrontConfig) -> InputInfo:
     """Kind, vocabulary, length and positions of an input."""
     if isinstance(front, TextConfig):
         length = table_size(front) if front.position == "learned" else front.length
-        return InputInfo("text", front.vocab, length, front.position)
+        return InputInfo(front.kind, front.vocab, length, front.position)
     position = getattr(front, "position", "learned")
     return InputInfo(front.kind, None, count_tokens(front, 0), position)
 

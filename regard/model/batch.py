@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError, UsageError
-from regard.model.config import AudioConfig, FrontConfig, ImageConfig, ModelConfig, TextConfig
+from regard.model.config import FrontConfig, ImageConfig, ModelConfig, TextConfig
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Batch:
     """Inputs with their padding and packing; masks are True at real tokens."""
 
     inputs: Tensor
-    """Ids (B, T), pixels (B, C, height, width) or log-mel (B, mels, frames)."""
+    """Ids (B, T), pixels (B, C, height, width), log-mel (B, mels, frames) or nodes (B, T, F)."""
     target: Tensor | None = None
     """Ids (B, T) that an encoder-decoder writes."""
     mask: Tensor | None = None
@@ -32,6 +32,8 @@ class Batch:
     """(B, S): documents of an encoder-decoder's source."""
     segments: Tensor | None = None
     """(B, T): segment numbers (BERT); zeros when not given."""
+    paths: Tensor | None = None
+    """(B, T, T, 1 + kinds): shortest paths between the nodes of a graph (`graphs/`)."""
 
     @property
     def ids(self) -> Tensor:
@@ -65,6 +67,12 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Tensor, Tenso
     lengths = torch.tensor([len(row) for row in rows])
     mask = torch.arange(width) < lengths[:, None]
     return ids.view(len(rows), width), None if mask.all() else mask
+
+
+def id_batch(rows: Sequence[Sequence[int]], pad: int = 0) -> Batch:
+    """Lists of ids as a batch, padded on the right."""
+    ids, mask = pad_rows(rows, pad)
+    return Batch(ids, mask=mask)
 
 
 def to_ids(value: Any, name: str = "input") -> tuple[Tensor, Tensor | None]:
@@ -114,8 +122,8 @@ def onehot(ids: Any, size: int, *, sparse: bool = False) -> Tensor:
     return torch.sparse_coo_tensor(where, ones, shape, check_invariants=True)
 
 
-def to_signal(value: Any, front: ImageConfig | AudioConfig, dtype: torch.dtype) -> Tensor:
-    """Pixels or log-mel as a floating tensor with a batch dimension; one of them makes a batch."""
+def to_signal(value: Any, front: FrontConfig, dtype: torch.dtype) -> Tensor:
+    """Pixels, log-mel or nodes as a floating tensor; one picture, clip or graph makes a batch."""
     wanted = 4 if isinstance(front, ImageConfig) else 3
     try:
         signal = torch.as_tensor(value)
@@ -172,9 +180,9 @@ def check_side(name: str, value: Tensor, batch: Batch, config: ModelConfig) -> N
     front = config.front if source or config.target is None else config.target
     if not isinstance(front, TextConfig):
         raise UsageError("reading a batch", f"{name}= for {front.kind}", "text: it has no padding")
-    if value.shape != ids.shape:
+    if value.shape != ids.shape[:2]:
         fault = f"{name} of shape {tuple(value.shape)}"
-        raise DataError("reading a batch", fault, f"{tuple(ids.shape)}, the shape of its ids")
+        raise DataError("reading a batch", fault, f"{tuple(ids.shape[:2])}, the shape of its ids")
     if name.endswith("mask") != (value.dtype == torch.bool) or value.is_floating_point():
         wanted = "booleans, True at real tokens" if name.endswith("mask") else "whole numbers"
         raise DataError("reading a batch", f"{name} of {value.dtype}", wanted)
@@ -207,7 +215,7 @@ def check_documents(batch: Batch, config: ModelConfig) -> None:
 
 def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
     """Stop at the first id outside the vocabulary, naming its place."""
-    if not isinstance(front, TextConfig):
+    if not isinstance(front, TextConfig) or front.kind != "text":
         return
     if ids.dim() != 2 or ids.is_floating_point():
         fault = f"{name} of shape {tuple(ids.shape)} and {ids.dtype}"

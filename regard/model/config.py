@@ -16,7 +16,10 @@ READING = "reading a model's config"
 
 @dataclass(frozen=True)
 class TextConfig:
-    """Front for token ids: embeddings of token, position and segment."""
+    """Front for token ids: embeddings of token, position and segment.
+
+    Of the kind graph it reads nodes instead: `vocab` numbers of each, its degree as its segment.
+    """
 
     dim: int
     """Width of the embeddings."""
@@ -40,7 +43,7 @@ class TextConfig:
     """An encoder's positions are spread over so many, at random in training (Ruoss 2023)."""
     dropout: float = 0.0
     """Dropout on the embeddings during training."""
-    kind: Literal["text"] = "text"
+    kind: Literal["text", "graph"] = "text"
 
     def __post_init__(self) -> None:
         check_names(self, "building a text front")

@@ -23,7 +23,7 @@ class Sequence(NamedTuple):
     x: Tensor
     """(B, T, D)"""
     positions: Tensor
-    """(B or 1, T)"""
+    """(B or 1, T); of a graph (B, T, T, 1 + kinds): the shortest paths between its nodes."""
     real: Tensor | None = None
     """(B, T): True = token, False = padding; None when all are real."""
     document: Tensor | None = None
@@ -33,7 +33,7 @@ class Sequence(NamedTuple):
 def build_front(config: FrontConfig) -> nn.Module:
     """The front of a config."""
     if isinstance(config, TextConfig):
-        return TextFront(config)
+        return GraphFront(config) if config.kind == "graph" else TextFront(config)
     return ImageFront(config) if isinstance(config, ImageConfig) else AudioFront(config)
 
 
@@ -236,3 +236,29 @@ class AudioFront(nn.Module):
         x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)  # (B, T, D)
         positions = torch.arange(x.shape[1], device=x.device)[None]
         return Sequence(self.dropout(x + self.positions(positions)), positions)
+
+
+class GraphFront(nn.Module):
+    """Features of each node (B, N, F) → vectors, with those of its degree (Ying 2021, 3.1.1).
+
+    Nodes have no order: all that is known of where one lies are its paths to the others. Without
+    paths they are a set.
+    """
+
+    def __init__(self, config: TextConfig) -> None:
+        super().__init__()
+        self.nodes = nn.Linear(config.vocab, config.dim)
+        self.degrees = nn.Embedding(config.segments, config.dim) if config.segments else None
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, nodes: Tensor, real: Tensor | None, paths: Tensor | None) -> Sequence:
+        """Nodes (B, N, F), real (B, N), paths (B, N, N, 1 + kinds) → (B, N, D)."""
+        if nodes.dim() != 3 or nodes.shape[2] != self.nodes.in_features:
+            expected = f"(batch, nodes, {self.nodes.in_features})"
+            raise DataError("reading the nodes of a graph", f"shape {tuple(nodes.shape)}", expected)
+        x = self.nodes(self.dropout(nodes))
+        if self.degrees is not None and paths is not None:
+            degree = (paths[..., 0] == 1).sum(-1)  # (B, N)
+            x = x + self.degrees(degree.clamp(max=self.degrees.num_embeddings - 1))
+        places = torch.arange(x.shape[1], device=x.device)[None] if paths is None else paths
+        return Sequence(self.dropout(x), places, real)

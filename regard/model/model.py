@@ -19,7 +19,7 @@ from regard.core.tap import Taps
 from regard.errors import ResourceError, UsageError
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig
-from regard.model.fronts import Sequence, TextFront, build_front
+from regard.model.fronts import GraphFront, Sequence, TextFront, build_front
 from regard.native.inference import reorder
 
 DEVIATION = 0.02  # of newly drawn weights
@@ -138,7 +138,8 @@ class Model(nn.Module):
             if batch.target is not None:
                 raise UsageError("running a model", "a target", "an encoder-decoder model")
             if self.encoder is not None:
-                return self.encode(batch.inputs, batch.mask, batch.documents, batch.segments).x
+                sides = batch.mask, batch.documents, batch.segments, batch.paths
+                return self.encode(batch.inputs, *sides).x
             return self.decode(batch.inputs, None, batch.mask, batch.documents, cache)
         if batch.target is None:
             raise UsageError("running an encoder-decoder", "no target ids", "source and target")
@@ -156,9 +157,10 @@ class Model(nn.Module):
         mask: Tensor | None = None,
         documents: Tensor | None = None,
         segments: Tensor | None = None,
+        paths: Tensor | None = None,
     ) -> Memory:
-        """Read the whole input: ids (B, S), pixels or mel → memory (B, S, D)."""
-        return self.read(self.embed(self.front, inputs, mask, documents, segments))
+        """Read the whole input: ids (B, S), pixels, mel or nodes → memory (B, S, D)."""
+        return self.read(self.embed(self.front, inputs, mask, documents, segments, paths=paths))
 
     def read(self, source: Sequence) -> Memory:
         """Run the encoder on what its front made."""
@@ -200,14 +202,16 @@ class Model(nn.Module):
         documents: Tensor | None,
         segments: Tensor | None = None,
         cache: Cache | None = None,
+        paths: Tensor | None = None,
     ) -> Sequence:
-        """Run a front; only text knows padding, packing, segments and caches."""
+        """Run a front; only text knows packing, segments and caches, and graphs know padding."""
         if isinstance(front, TextFront):
             sequence: Sequence = front(inputs, mask, documents, segments, cache)
             return sequence
-        if mask is not None or documents is not None:
+        graph = isinstance(front, GraphFront)
+        if (mask is not None and not graph) or documents is not None:
             raise UsageError("reading pixels or sound", "a mask or documents", "neither")
-        sequence = front(inputs)
+        sequence = front(inputs, mask, paths) if graph else front(inputs)
         return sequence
 
     def cache(self, batch: int, size: int, tile: int = 1) -> Cache:

@@ -102,7 +102,7 @@ def strict_logits(model: Model, batch: Batch, cache: StrictCache | None = None) 
     """Logits as `Model.forward` gives them, each sequence computed alone; padding gives zeros."""
     ids = batch.ids
     if model.decoder is None:
-        runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments)
+        runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments, batch.paths)
         return collect(model, ((part, model.score(memory.x)) for part, memory in runs), ids)
     cache = StrictCache(model, len(ids), ids.shape[1]) if cache is None else cache
     if batch.target is not None and not cache.memories:
@@ -139,9 +139,10 @@ def encode_runs(
     mask: Tensor | None,
     documents: Tensor | None,
     segments: Tensor | None = None,
+    paths: Tensor | None = None,
 ) -> Iterator[tuple[StrictRun, Memory]]:
     """Run the encoder over each sequence alone, at its own length."""
-    if inputs.dim() != 2:  # pixels or mel: a row is a sequence
+    if model.config.front.kind in ("image", "audio"):  # a row is a sequence
         for row in range(len(inputs)):
             memory = model.encode(inputs[row : row + 1])
             every = torch.arange(memory.x.shape[1])
@@ -149,7 +150,8 @@ def encode_runs(
         return
     for row, _, columns in sequences(len(inputs), inputs.shape[1], mask, documents):
         own = None if segments is None else segments[row, columns][None]
-        memory = model.encode(inputs[row, columns][None], segments=own)
+        between = None if paths is None else paths[row, columns][None, :, columns]
+        memory = model.encode(inputs[row, columns][None], segments=own, paths=between)
         yield StrictRun(row, torch.arange(len(columns)), columns), memory
 
 

@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
-from regard.train.config import DataConfig, LoRA, PictureConfig, ShapeConfig, TrainConfig
+from regard.train.config import (
+    DataConfig,
+    GraphShape,
+    LoRA,
+    PictureConfig,
+    ShapeConfig,
+    TrainConfig,
+)
 from regard.train.results import (
     DryRun,
     LearntMemory,
@@ -25,7 +32,7 @@ Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
-WORD2VEC, PICTURE = Word2VecConfig(), PictureConfig()
+WORD2VEC, PICTURE, GRAPH = Word2VecConfig(), PictureConfig(), GraphShape()
 
 
 # Step by step -------------------------------------------------------------------------------------
@@ -277,6 +284,50 @@ def image(
     from regard.vision.picture_classes import IMAGE_RUN
 
     return _train(IMAGE_RUN, **said)
+
+
+@verb
+def graph(
+    files: Files | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    config: Training = TRAINING,
+    shape: Annotated[GraphShape, FLAT] = GRAPH,
+    data: Data = DATA,
+    toml: Toml = None,
+    print_config: bool = False,
+    dry_run: bool = False,
+) -> Trained:
+    """Train a Transformer on graphs: a class or number of each, or the classes of nodes.
+
+    Nodes are its tokens. Attention has biases of degrees, shortest paths and kinds of edges
+    (Graphormer, Ying 2021), or is that of neighbours alone; without either, nodes are a set.
+    Labels that are not whole numbers, or have more than 20 values, are learnt as numbers.
+
+    Args:
+        files: CSV, TSV or JSONL with a column smiles and one of labels; or .npz of one graph with
+            labelled nodes: edges, labels, features or words as CSR (indptr, indices). A column
+            split, or arrays train, val and test, say what is trained and validated on.
+        out: the run's folder, new or empty (runs/graph-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, batches, checkpoints.
+        shape: the column of the labels, the kind of attention, and the size of the model.
+        data: validation files, where the files themselves do not say what to validate on.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.train.graph("molecules.csv", out="run").best_valid
+        $ regard train graph cora.npz --out run
+        $ regard train graph molecules.csv --label logP --out run --steps 5000
+        $ regard train graph train.csv --valid dev.csv --out run --attention neighbours
+    """
+    arguments = locals()
+    from regard.graphs.graph_tasks import GraphKind
+
+    return _train(GraphKind("graph"), **arguments)
 
 
 def _train(

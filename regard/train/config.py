@@ -306,6 +306,25 @@ class PictureConfig(Config):
     """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
 
 
+@dataclass(frozen=True)
+class GraphShape(Config):
+    """What is learnt of graphs, and the size of the model."""
+
+    label: str | None = None
+    """Column of the labels (label, labels, or the last one)."""
+    attention: Literal["auto", "graphormer", "neighbours", "set"] = "auto"
+    """Biases of degrees, paths and edges (usual for graphs); neighbours alone (for nodes); all."""
+    dim: Count = 64
+    """Width of the residual stream, and of the MLP."""
+    depth: Count = 4
+    """Blocks (.npz: 2)."""
+    heads: Count = 8
+    """Attention heads."""
+    rows: Count = 32
+    """Graphs of a batch."""
+    layer_rate, l2, weights = 1.0, 0.0, ()  # settings of `tune` that graphs do not have
+
+
 def with_hidden(stack: StackConfig | None, hidden: int) -> StackConfig | None:
     """A stack with another width of its MLPs."""
     return stack and replace(stack, block=replace(stack.block, hidden=hidden))

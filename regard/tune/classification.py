@@ -34,7 +34,7 @@ from regard.interop.table import Binding
 from regard.kit import Kit
 from regard.loading import load_kit
 from regard.look.text_limits import max_tokens_of
-from regard.model.batch import Batch, pad_rows
+from regard.model.batch import Batch, id_batch, pad_rows
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
@@ -45,6 +45,7 @@ from regard.train.settings import begin_with, decide_steps, find_data, make_conf
 from regard.tune.config import HeadTuning
 from regard.tune.prediction import (
     PROBLEMS,
+    Collate,
     Task,
     encode_texts,
     read_examples,
@@ -66,7 +67,7 @@ HELD_OUT = 0.1  # share of the texts that are validated on without a file for it
 
 
 class LabelledRows:
-    """Texts in batches of so many rows, those of like length together.
+    """Texts, or what else has a length, in batches of so many rows, those of like length together.
 
     With a seed, for training, they come shuffled; each stretch of a few batches is sorted by
     length, and the batches are shuffled.
@@ -75,9 +76,9 @@ class LabelledRows:
     varying = True
 
     def __init__(
-        self, ids: list[list[int]], labels: list[Any], rows: int, pad: int, seed: int | None
+        self, ids: list[Any], labels: list[Any], rows: int, collate: Collate, seed: int | None
     ) -> None:
-        self.ids, self.labels, self.rows, self.pad, self.seed = ids, labels, rows, pad, seed
+        self.ids, self.labels, self.rows, self.collate, self.seed = ids, labels, rows, collate, seed
         self.lengths = np.array([len(row) for row in ids])
         self.features: Tensor | None = None
         """(N, D): the vectors of a frozen body."""
@@ -95,17 +96,18 @@ class LabelledRows:
         return -(-len(self.ids) // self.rows)
 
     def batch(self, epoch: int, index: int) -> Examples:
-        """Ids (B, T) padded on the right; labels (B,), (B, C) or (B, T)."""
+        """What `collate` makes of some rows; labels (B,), (B, C) or (B, T)."""
         check_index(index, self.count(epoch))
         at = int(shuffled(np.array([index]), self.count(epoch), self.seed, epoch, stream=1)[0])
         numbers = self.plan(epoch)[at * self.rows : (at + 1) * self.rows]
-        ids, mask = pad_rows([self.ids[n] for n in numbers], self.pad)
+        batch = self.collate([self.ids[n] for n in numbers])
         chosen = [self.labels[n] for n in numbers]
         tags = isinstance(chosen[0], TokenLabels)
         labels = pad_rows(chosen, IGNORED)[0] if tags else torch.tensor(chosen)
         count = int((labels != IGNORED).sum()) if tags else len(chosen)
         extra = {} if self.features is None else {"features": self.features[numbers]}
-        return Examples(ids, labels, count, mask=mask, extra=extra)
+        inputs, mask, paths = batch.inputs, batch.mask, batch.paths
+        return Examples(inputs, labels, count, mask=mask, paths=paths, extra=extra)
 
 
 class TokenLabels(list[int]):
@@ -251,11 +253,11 @@ def layer_rates(model: Model, share: float) -> dict[str, float]:
 class HeadKind(RunKind):
     """Trains a new head on a model, and the model with it: classify, tag or regress."""
 
-    room, config, beside = "tune", HeadTuning, ("head.*",)
+    room, config, beside, unit = "tune", HeadTuning, ("head.*",), "texts"
 
     def __init__(self, name: str) -> None:
         self.name, tags = name, name == "tag"
-        self.unit = "words" if tags else "texts"
+        self.unit = "words" if tags else self.unit
         self.task = "ForTokenClassification" if tags else "ForSequenceClassification"
         self.metrics = () if name == "regress" else ("accuracy", "macro_f1")
 
@@ -328,8 +330,8 @@ class HeadKind(RunKind):
             if not kept:
                 raise DataError("encoding texts", "all of them are too long", "some that fit")
             answers = [label_of(examples[n], task, rows[n], tokenizer) for n in kept]
-            pad = tokenizer.specials.get("pad", 0)
-            return LabelledRows([rows[n] for n in kept], answers, own.rows, pad, seed)
+            collate = partial(id_batch, pad=tokenizer.specials.get("pad", 0))
+            return LabelledRows([rows[n] for n in kept], answers, own.rows, collate, seed)
 
         source, checked = encode(train, plan.seed), encode(valid, None) if valid else None
         seen = {tuple(row) for row in source.ids}
@@ -367,24 +369,24 @@ class HeadKind(RunKind):
 
             for source in (data.train, data.valid):
                 if isinstance(source, LabelledRows):  # the body is frozen: it reads all texts once
-                    vectors = run_rows(model, source.ids, data.tokenizer, pooled)
+                    vectors = run_rows(model, source.ids, source.collate, pooled)
                     source.features = torch.stack(vectors)
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
         """Its loss, its rates, and figures at validations."""
         rates = layer_rates(kit.model, plan.own.layer_rate) if plan.own.layer_rate != 1 else {}
-        scored = data.valid is not None and self.metrics
+        task, scored = data.held[1], data.valid is not None and data.held[1].kind != "regress"
         score = {"score": partial(self.figures, data)} if scored else {}
-        loss = partial(row_loss, weights=data.held[1].weights, l2=plan.own.l2)
-        return {"rates": rates, "loss": token_loss if self.name == "tag" else loss, **score}
+        loss = partial(row_loss, weights=task.weights, l2=plan.own.l2)
+        return {"rates": rates, "loss": token_loss if task.kind == "tag" else loss, **score}
 
     def figures(self, data: RunData, model: Model) -> dict[str, float]:
         """Accuracy and macro F1 on the validation texts."""
         source = data.valid
         assert isinstance(source, LabelledRows)
         if source.features is None:
-            scores = run_rows(model, source.ids, data.tokenizer)
+            scores = run_rows(model, source.ids, source.collate)
         else:
             with torch.no_grad():
                 scores = list(model.head(source.features[:, None].to(model.device)).cpu())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,7 @@ from regard.kit import Kit
 from regard.loading import wrong_network
 from regard.look.activations import find_word_tokens
 from regard.look.text_limits import max_tokens_of
-from regard.model.batch import Batch, like_lengths, pad_rows
+from regard.model.batch import Batch, id_batch, like_lengths
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 from regard.tune.results import Prediction
@@ -35,6 +36,8 @@ BATCH_TOKENS = 8192
 GROUP = 1024  # texts that are read before the first is answered
 NO_TAG = "_"
 
+
+Collate = Callable[[list[Any]], Batch]
 
 PROBLEMS = {
     "classify": "single_label_classification",
@@ -85,16 +88,16 @@ def read_examples(
 @torch.no_grad()
 def run_rows(
     model: Model,
-    rows: Sequence[Sequence[int]],
-    tokenizer: Tokenizer,
+    rows: Sequence[Any],
+    collate: Collate,
     call: Callable[[Batch], Tensor] | None = None,
 ) -> list[Tensor]:
-    """Scores of rows of ids, (C,) or (T, C) each, or what `call` makes of a batch, on the CPU."""
+    """Scores of rows, (C,) or (T, C) each, or what `call` makes of a batch, on the CPU."""
     out: list[Tensor] = [torch.empty(0)] * len(rows)
     lengths = [len(row) for row in rows]
     for some in like_lengths(lengths, BATCH_TOKENS):
-        ids, mask = pad_rows([rows[n] for n in some], tokenizer.specials.get("pad", 0))
-        scores = (call or model)(Batch(ids, mask=mask).to(model.device)).float().cpu()
+        batch = collate([rows[n] for n in some]).to(model.device)
+        scores = (call or model)(batch).float().cpu()
         for place, n in enumerate(some):
             out[n] = scores[place] if scores.dim() == 2 else scores[place, : lengths[n]]
     return out
@@ -132,7 +135,8 @@ def predict_rows(
     rows, cut = encode_texts(tokenizer, [example.text for example in examples], limit)
     if cut:
         note(f"cut at their end: {len(cut):,} of {len(rows):,} texts, of over {limit:,} tokens")
-    scores = run_rows(kit.model, rows, tokenizer)
+    pad = tokenizer.specials.get("pad", 0)
+    scores = run_rows(kit.model, rows, partial(id_batch, pad=pad))
     if task.kind == "regress":
         return [score * task.spread + task.mean for score in scores]
     if task.kind == "several":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tests.golden.inputs import ADAPT, OFTEN, SEE, SMALL, TUNE
+from tests.golden.inputs import ADAPT, GRAPHS, OFTEN, SEE, SMALL, TUNE
 
 CLOSE = 1e-4  # floats may differ by this share of their size
 TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
@@ -145,6 +145,10 @@ CASES = [
         "train-image-bad-patch", f"train image {{pictures}} --out {{out}} {SEE.replace('8', '5')}"
     ),
     Case("train-image-text", f"train image {{text}} --out {{out}} {SEE}"),
+    Case("train-graph", f"train graph {{molecules}} --out {{out}} {GRAPHS}", tolerance=TRAINED),
+    Case("train-graph-no-label", "train graph {molecules} --out {out} --label logP"),
+    Case("evaluate-graph", "evaluate graph {graphs}/final {molecules}", tolerance=TRAINED),
+    Case("evaluate-graph-text", "evaluate graph {bert} {molecules}"),
     Case("train-dry-run", f"train lm {{text}} --out {{out}} --dry-run {SMALL} {OFTEN}"),
     Case("train-print-config", "train lm {text} --out {out} --print-config --dim 32"),
     Case("train-unknown-kind", "train poem {text} --out {out}"),

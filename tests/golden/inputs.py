@@ -47,6 +47,7 @@ OFTEN = "--steps 6 --eval-every 3 --save-every 3 --log-every 1 --vocab 270"
 ADAPT = "--steps 6 --save-every 3 --log-every 1 --length 16 --batch-tokens 64 --device cpu"
 TUNE = "--steps 4 --lr 0.01 --dropout 0 --rows 8 --device cpu"
 SEE = "--steps 4 --size 16 --patch 8 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
+GRAPHS = f"{TUNE} --dim 16 --depth 1 --heads 2 --save-every 2"
 TOKENIZERS = {
     "gpt2": "--size 320 --specials pad,eos",
     "bert": "--kind wordpiece --size 200 --specials pad,unk,cls,sep,mask --wrap cls-sep",
@@ -67,6 +68,7 @@ TRAINED = {
     "tagger": f"tune tag {{treebank}} --model {{bert}} {TUNE}",
     "seer": f"train image {{pictures}} --optimizer adamw {SEE}",
     "grader": f"tune regress {{grades}} --model {{bert}} {TUNE}",
+    "graphs": f"train graph {{molecules}} {GRAPHS}",
 }
 """Inputs that regard makes itself; each command gets `--out` and the input's place."""
 
@@ -131,6 +133,15 @@ def texts() -> dict[str, tuple[str, str]]:
         "leak": ("leak.txt", lines([*test[:4], *train[:3]])),
         "latin1": ("latin1.txt", lines([*train[:3], "caf\udce9"])),
         "empty": ("empty.txt", ""),
+        "molecules": (
+            "molecules.csv",
+            lines(["smiles,shape,split"])
+            + lines(
+                f"{'C' * n},chain,{split}\nC1{'C' * n}C1,ring,{split}"
+                for n in range(2, 8)
+                for split in ("train", "valid", "test")
+            ),
+        ),
         "pairs": ("pairs.tsv", lines(f"{a} {n}\t{b} {n}" for n, (a, b) in enumerate(pairs[:40]))),
         "pairs_test": ("pairs_test.tsv", lines(f"{a}\t{b}" for a, b in pairs[40:])),
         "sources": ("sources.txt", lines(a for a, _ in pairs[40:43])),

@@ -38,7 +38,7 @@ train/runs
 train/reproduction
 tune/prediction speech/long_form
 tune/classification
-vision
+vision graphs
 rules serve demonstrations
 mechanism __init__
 cli

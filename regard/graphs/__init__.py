@@ -1,0 +1,1 @@
+"""Graphs and sets: molecules, citations, anything of nodes and edges, through the one layer."""

@@ -1,0 +1,218 @@
+"""Classes and numbers of graphs, classes of nodes: a kind of run, and how good its models are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.core.config import BlockConfig, StackConfig
+from regard.data.labelled_texts import read_number
+from regard.data.text_files import Paths, find_files
+from regard.data.windows import IGNORED
+from regard.errors import DataError, ResourceError
+from regard.evaluate.classification_scores import score_numbers
+from regard.files import file_hash
+from regard.graphs.graph_files import Graph, read_graphs, select_labels
+from regard.heap import free_memory
+from regard.kit import Kit
+from regard.loading import wrong_network
+from regard.model.batch import Batch
+from regard.model.config import HeadConfig, ModelConfig, TextConfig
+from regard.model.model import Model
+from regard.result import human_bytes
+from regard.train.config import GraphShape
+from regard.train.data import RunData, RunPlan, Say
+from regard.train.settings import find_data
+from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
+from regard.tune.prediction import Task, read_task, run_rows, score_answers
+
+LONGEST, DEGREES, WALKS = 20, 64, 16
+"""Longer paths and more neighbours share a row of their table; steps of random walks."""
+CLASSES = 20  # whole numbers with more values than this are numbers, not classes
+GRAPHS: dict[str, Any] = {"steps": 2000, "eval_every": 100, "save_every": 100, "dropout": 0.1}
+GRAPHS |= {"weight_decay": 0.01, "metric": "accuracy"}
+NODES = GRAPHS | {"steps": 200, "eval_every": 2, "dropout": 0.8, "smoothing": 0.1, "ema": 0.95}
+NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
+"""Usual settings; of nodes few are labelled, which needs strong regularisation."""
+
+
+# Graphs as tensors --------------------------------------------------------------------------------
+
+
+def shortest_paths(graph: Graph, kinds: int, reach: int | None = None) -> np.ndarray:
+    """(N, N, 1 + kinds): lengths, infinite without a path, and the shares of kinds of edges.
+
+    The shares are means over all shortest paths of two nodes: to choose one of them would depend on
+    the order of the nodes. Paths longer than `reach` are not looked for.
+    """
+    count, (first, second, kind) = len(graph), graph.edges.T
+    free, needed = free_memory(), 32 * (1 + kinds) * count**2  # four arrays of float64 at least
+    if free is not None and needed > free:
+        problem = f"{count:,} nodes: all pairs of them take {human_bytes(needed)}"
+        raise ResourceError(f"laying out {graph.place}", problem, f"at most {human_bytes(free)}")
+    step = np.zeros((kinds, count, count))
+    step[kind, first, second] = step[kind, second, first] = 1
+    paths = np.zeros((count, count, 1 + kinds), np.float32)
+    length, edges = paths[..., 0], step.sum(0)
+    length[:] = np.inf
+    np.fill_diagonal(length, 0)  # whatever edges join a node with itself
+    ways, held, distance = edges, step, 1  # paths of this length, and edges by kind on all of them
+    while (new := (ways > 0) & np.isinf(length)).any():
+        length[new] = distance
+        paths[new, 1:] = (held[:, new] / ways[new] / distance).T
+        if distance == reach:
+            break
+        ways, distance = ways * new, distance + 1
+        held = (held * new) @ edges + ways @ step
+        ways = ways @ edges
+    return paths
+
+
+def lay_out(graph: Graph, config: ModelConfig) -> Graph:
+    """The graph with the nodes and paths that a model reads.
+
+    With biases, a node has the chances too that a random walk comes back to it after 2, 3, …
+    steps, which tell graphs apart that lengths of paths do not (Dwivedi 2022). Where there is one
+    answer for a graph, a virtual node comes first, with a feature of its own and a length of its
+    own, −1, of its paths to all others (Ying 2021, 3.2).
+    """
+    stack, virtual, paths = config.last, int(config.head.take == "first"), None
+    window, nodes = stack.block.window, graph.nodes
+    if stack.position == "graph" or window is not None:
+        paths = shortest_paths(graph, stack.buckets, None if window is None else window - 1)
+        if window is None:
+            walk = (paths[..., 0] == 1) / (paths[..., 0] == 1).sum(1, keepdims=True).clip(1)
+            back = [np.linalg.matrix_power(walk, n).diagonal() for n in range(2, WALKS + 2)]
+            scaled = np.multiply(back, len(graph) ** 0.5)  # so that small differences are seen
+            nodes = np.column_stack((nodes, *scaled)).astype(np.float32)
+        paths = np.pad(paths, ((virtual, 0), (virtual, 0), (0, 0)))
+        paths[:virtual, :, 0] = paths[:, :virtual, 0] = -1
+    nodes = np.pad(nodes, ((virtual, 0), (0, virtual)))
+    nodes[:virtual, -1] = 1
+    return replace(graph, nodes=nodes, paths=paths)
+
+
+def collate(graphs: list[Graph]) -> Batch:
+    """Graphs side by side, padded at the end."""
+    rows = [torch.from_numpy(graph.nodes) for graph in graphs]
+    nodes = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    size, paths = nodes.shape[1], None
+    mask = torch.arange(size) < torch.tensor([len(graph) for graph in graphs])[:, None]
+    if (first := graphs[0].paths) is not None:
+        paths = torch.zeros(len(graphs), size, size, first.shape[2])
+        for row, graph in zip(paths, graphs, strict=True):
+            row[: len(graph), : len(graph)] = torch.from_numpy(graph.paths)
+    return Batch(nodes, mask=None if mask.all() else mask, paths=paths)
+
+
+# The kind of run ----------------------------------------------------------------------------------
+
+
+class GraphKind(HeadKind):
+    """Trains an encoder on graphs: a class or number of each, or the classes of their nodes."""
+
+    room, unit, config = "train", "labels", GraphShape  # type: ignore[assignment]
+
+    def usual(self, said: Any) -> dict[str, Any]:
+        """Of nodes, which .npz files hold, or of graphs."""
+        return NODES if ".npz" in str(said.get("files")) else GRAPHS
+
+    def decide(self, settings: Any) -> None:
+        """There must be files."""
+        find_data(settings, "train graph")
+
+    def prepare(self, plan: RunPlan, folder: Any, say: Say, progress: Say) -> RunData:
+        """Read the graphs, name their labels, find their paths."""
+        progress("reading")
+        own, graphs = plan.own, read_graphs(plan.files, plan.own.label)
+        train, valid = select_labels(graphs, "train", ""), select_labels(graphs, "valid")
+        if plan.data.valid:
+            valid = select_labels(read_graphs(plan.data.valid, own.label), "valid", "")
+        labels: Any = [replace(graph, labels=[x for x in graph.labels if x]) for graph in train]
+        task = find_task(task_of(train), plan, labels)
+        config = build_model(own, task, train)
+
+        def rows(graphs: list[Graph], seed: int | None) -> LabelledRows:
+            answers = [answer_of(graph, task) for graph in graphs]
+            laid = [lay_out(graph, config) for graph in graphs]
+            return LabelledRows(laid, answers, own.rows, collate, seed)
+
+        progress("finding shortest paths")
+        source, checked = rows(train, plan.seed), rows(valid, None) if valid else None
+        counts = [sum(x != "" for graph in part for x in graph.labels) for part in (train, valid)]
+        sizes = {"train": f"{counts[0]:,} labels", "valid": f"{counts[1]:,} labels"}
+        say(f"training on {sizes['train']} of {len(train):,} graphs, validating on {counts[1]:,}")
+        files = [*find_files(plan.files), *find_files(plan.data.valid)]
+        hashes = {str(path): file_hash(path) for path in files}
+        known = {"data": [tag[:12] for tag in hashes.values()], "labels": task.names}
+        return RunData(None, source, checked, known, hashes, {**sizes}, (config, task))
+
+    def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
+        """As the graphs want it."""
+        return data.held[0], None
+
+    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+        """A new model; config.json names its labels."""
+        config, task = data.held
+        kit = Kit(Model.fresh(config, plan.seed))
+        kit.config = kit.fresh_config() | {"label_mean": task.mean, "label_std": task.spread}
+        kit.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
+        return kit
+
+
+def task_of(graphs: list[Graph]) -> str:
+    """tag for nodes; regress for numbers that are not whole, or many; else classify."""
+    values = {label for graph in graphs for label in graph.labels}
+    if not graphs or graphs[0].by_node:
+        return "tag"
+    whole = len(values) <= CLASSES and all(value.lstrip("-").isdecimal() for value in values)
+    return "classify" if whole or set("".join(values)) - set("0123456789+-.eE") else "regress"
+
+
+def answer_of(graph: Any, task: Task) -> Any:
+    """The label of a graph, or those of its nodes, as the loss reads them."""
+    if task.kind == "regress":
+        return (read_number(graph) - task.mean) / task.spread
+    each = TokenLabels(task.names.index(x) if x in task.names else IGNORED for x in graph.labels)
+    return each if task.kind == "tag" else each[0]
+
+
+def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig:
+    """The shape of a model for graphs of this kind."""
+    nodes = task.kind == "tag"
+    asked = own.attention if own.attention != "auto" else "neighbours" if nodes else "graphormer"
+    biased, window = asked == "graphormer", 2 if asked == "neighbours" else None
+    kinds = 1 + max(0 if nodes else 3, *(int(graph.edges[:, 2].max(initial=0)) for graph in graphs))
+    block = BlockConfig(own.dim, own.heads, own.dim, window=window)
+    features = graphs[0].nodes.shape[1] + WALKS * biased + (not nodes)
+    front = TextConfig(own.dim, features, segments=DEGREES * biased, kind="graph")
+    head = HeadConfig(len(task.names), "all" if nodes else "first", bias=True)
+    stack = StackConfig(block, own.depth, "none", buckets=kinds, distance=LONGEST)
+    return ModelConfig(front, head, replace(stack, position="graph") if biased else stack)
+
+
+# Evaluation ---------------------------------------------------------------------------------------
+
+
+def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
+    """How right a model is on the labels of a split, or on all where the files have no splits."""
+    doing, config = f"evaluating on {files}", kit.model.config
+    if config.front.kind != "graph":
+        raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
+    task = read_task(kit, doing)
+    named = task.names[0] if task.kind == "regress" and task.names != ["label"] else None
+    graphs = select_labels(read_graphs(files, label or named), split, "")
+    if not graphs or graphs[0].by_node != (task.kind == "tag"):
+        expected = f"labels of the split {split}, of {'nodes' if task.kind == 'tag' else 'graphs'}"
+        raise DataError(doing, "none", expected)
+    scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
+    if task.kind == "regress":
+        said = torch.cat(scores) * task.spread + task.mean
+        return score_numbers([float(graph.labels[0]) for graph in graphs], said.tolist())
+    labels = [(n, x) for n, graph in enumerate(graphs) for x in graph.labels if x]
+    real = [torch.tensor([x != "" for x in graph.labels]) for graph in graphs]
+    rows = [score.view(len(some), -1)[some] for score, some in zip(scores, real, strict=True)]
+    return score_answers(task, labels, [row.softmax(-1) for row in rows])

@@ -1,0 +1,438 @@
+"""Graphs: shortest paths, symmetry, batches, masks, what biases tell apart, and whole runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import regard
+from regard.core import mask as masks
+from regard.errors import DataError, ResourceError, UsageError
+from regard.graphs import graph_tasks
+from regard.graphs.graph_files import Graph, read_graphs, select_labels
+from regard.graphs.graph_tasks import build_model, collate, lay_out, shortest_paths
+from regard.kit import Kit
+from regard.model.batch import Batch
+from regard.model.model import Model
+from regard.train.config import GraphShape
+from regard.tune.prediction import Task
+from tests.properties.threads import one_thread  # noqa: F401
+
+SMALL = {"dim": 16, "heads": 2, "depth": 2}
+DECALIN = [(n, (n + 1) % 10) for n in range(10)] + [(0, 5)]  # two fused rings of six
+BICYCLOPENTYL = [(n, (n + 1) % 5) for n in range(5)]
+BICYCLOPENTYL += [(n + 5, (n + 1) % 5 + 5) for n in range(5)] + [(0, 5)]
+
+
+def make_graph(count, edges, seed=None, by_node=False):
+    """A graph of these edges, of kind 0 or, with a seed, of random kinds and features."""
+    dice = np.random.default_rng(seed)
+    nodes = np.ones((count, 3)) if seed is None else dice.normal(size=(count, 3))
+    kinds = np.zeros(len(edges)) if seed is None else dice.integers(3, size=len(edges))
+    ends = np.column_stack([np.array(edges).reshape(-1, 2), kinds]).astype(np.int64)
+    labels = ["0"] * (count if by_node else 1)
+    return Graph("here", nodes.astype(np.float32), ends, labels, [""] * len(labels), by_node)
+
+
+def random_graph(seed, count=9, by_node=False):
+    """Some nodes with and some without edges, and a loop."""
+    dice = np.random.default_rng(seed)
+    edges = [(a, b) for a in range(count - 2) for b in range(a) if dice.random() < 0.35]
+    return make_graph(count, [*edges, (1, 1)], seed, by_node)
+
+
+def make_model(graph, attention, double=False, seed=0, **sizes):
+    """A model with all parameters drawn, biases of paths too."""
+    task = Task("tag" if graph.by_node else "classify", ["a", "b", "c"])
+    config = build_model(GraphShape(attention=attention, **SMALL | sizes), task, [graph])
+    model = Model.fresh(config, seed)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model.double() if double else model
+
+
+def adopt(biased, plain):
+    """Give a model with biases the weights of one without; walks and degrees are read over."""
+    weights = plain.state_dict()
+    nodes = weights.pop("front.nodes.weight")
+    biased.load_state_dict(weights, strict=False)
+    with torch.no_grad():
+        biased.front.nodes.weight.zero_()
+        biased.front.nodes.weight[:, :3] = nodes[:, :3]
+        biased.front.nodes.weight[:, -1:] = nodes[:, -1:] * (nodes.shape[1] > 3)
+        biased.encoder.bias.kinds.zero_()
+        biased.front.degrees.weight.zero_()
+
+
+def run(model, *graphs):
+    """Scores of graphs in one batch."""
+    batch = collate([lay_out(graph, model.config) for graph in graphs])
+    kind = next(model.parameters()).dtype
+    with torch.no_grad():
+        return model(batch.each(lambda x: x.to(kind) if x.is_floating_point() else x))
+
+
+def permute(graph, order):
+    """The graph with its nodes in another order."""
+    place = np.argsort(order)
+    edges = np.column_stack([place[graph.edges[:, :2]], graph.edges[:, 2]])
+    return replace(graph, nodes=graph.nodes[order], edges=edges)
+
+
+# Paths --------------------------------------------------------------------------------------------
+
+
+def test_lengths_are_those_of_the_spec():
+    for edges, counts in (
+        (DECALIN, [10, 22, 28, 24, 12, 4]),
+        (BICYCLOPENTYL, [10, 22, 28, 16, 16, 8]),
+    ):
+        paths = shortest_paths(make_graph(10, edges), 1)
+        assert np.bincount(paths[..., 0].astype(int).ravel()).tolist() == counts
+
+
+def test_lengths_and_shares_are_those_of_all_paths_listed_one_by_one():
+    graph = random_graph(3)
+    kinds = {}
+    for a, b, kind in graph.edges.tolist():
+        kinds[a, b] = kinds[b, a] = kind
+    paths = shortest_paths(graph, 3)
+    for start in range(len(graph)):
+        walks, seen = [[start]], {start: [[start]]}
+        while walks:
+            walks = [[*w, b] for w in walks for a, b in kinds if a == w[-1] and b not in seen]
+            for walk in walks:
+                seen.setdefault(walk[-1], []).append(walk)
+        for end in range(len(graph)):
+            if end not in seen:
+                assert np.isinf(paths[start, end, 0])
+                assert not paths[start, end, 1:].any()
+                continue
+            assert paths[start, end, 0] == len(seen[end][0]) - 1
+            if end != start:
+                steps = [kinds[pair] for w in seen[end] for pair in zip(w, w[1:], strict=False)]
+                shares = np.bincount(steps, minlength=3) / len(steps)
+                np.testing.assert_allclose(paths[start, end, 1:], shares, atol=1e-6)
+
+
+def test_no_edges_loops_and_a_reach():
+    paths = shortest_paths(make_graph(3, []), 1)
+    assert np.isinf(paths[..., 0]).sum() == 6
+    assert shortest_paths(make_graph(2, [(0, 0), (0, 1)]), 1)[..., 0].tolist() == [[0, 1], [1, 0]]
+    near = shortest_paths(make_graph(10, DECALIN), 1, reach=1)[..., 0]
+    assert (np.isfinite(near).sum(), near[np.isfinite(near)].max()) == (32, 1)
+
+
+def test_a_graph_larger_than_memory_is_refused_with_its_size(monkeypatch):
+    monkeypatch.setattr(graph_tasks, "free_memory", lambda: 10**6)
+    with pytest.raises(ResourceError, match=r"200 nodes: all pairs of them take 2\.4 MiB"):
+        shortest_paths(make_graph(200, []), 1)
+
+
+# Symmetry and batches -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ["graphormer", "neighbours", "set"])
+@pytest.mark.parametrize("double, close", [(False, 1e-5), (True, 1e-12)])
+def test_the_order_of_nodes_says_nothing(attention, double, close):
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(9)
+        whole = random_graph(seed)
+        model = make_model(whole, attention, double)
+        torch.testing.assert_close(
+            run(model, permute(whole, order)), run(model, whole), atol=close, rtol=close
+        )
+        nodes = random_graph(seed, by_node=True)
+        model = make_model(nodes, attention, double)
+        there, here = run(model, permute(nodes, order))[0], run(model, nodes)[0][order]
+        torch.testing.assert_close(there, here, atol=close, rtol=close)
+
+
+@pytest.mark.parametrize("attention", ["graphormer", "neighbours", "set"])
+@pytest.mark.parametrize("by_node", [False, True])
+def test_a_batch_gives_what_each_graph_gives_alone(attention, by_node, one_thread):  # noqa: F811
+    graphs = [random_graph(seed, size, by_node) for seed, size in enumerate((9, 4, 12, 3))]
+    kit = Kit(make_model(graphs[0], attention))
+    laid = [lay_out(graph, kit.model.config) for graph in graphs]
+    batch = collate(laid)
+    sides = {"mask": batch.mask, "paths": batch.paths}
+    together, strict = (
+        kit.logits(batch.inputs, **sides),
+        kit.logits(batch.inputs, strict=True, **sides),
+    )
+    for row, graph in enumerate(laid):
+        one = collate([graph])
+        alone = kit.logits(one.inputs, paths=one.paths)[0]
+        size = len(graph) if by_node else len(alone)
+        torch.testing.assert_close(together[row][:size], alone, atol=1e-6, rtol=1e-5)
+        again = kit.logits(one.inputs, paths=one.paths, strict=True)[0]
+        assert torch.equal(strict[row][:size], again)
+        torch.testing.assert_close(again, alone, atol=1e-6, rtol=1e-5)
+        assert torch.isfinite(alone).all()
+
+
+def test_paths_change_what_is_said():
+    graph = random_graph(1)
+    model = make_model(graph, "graphormer")
+    other = replace(graph, edges=graph.edges[:-4])
+    assert not torch.allclose(run(model, graph), run(model, other))
+
+
+# One layer ----------------------------------------------------------------------------------------
+
+
+def test_without_bias_it_is_the_plain_transformer_on_a_set():
+    graph = random_graph(2)
+    plain, biased = make_model(graph, "set"), make_model(graph, "graphormer")
+    adopt(biased, plain)
+    with torch.no_grad():
+        biased.encoder.bias.weight.fill_(0.7)  # one number for all pairs
+    torch.testing.assert_close(run(biased, graph), run(plain, graph), atol=1e-5, rtol=1e-5)
+
+
+def test_a_complete_graph_of_neighbours_is_the_plain_transformer():
+    graph = make_graph(6, [(a, b) for a in range(6) for b in range(a)], seed=4)
+    near, plain = make_model(graph, "neighbours"), make_model(graph, "set")
+    torch.testing.assert_close(run(near, graph), run(plain, graph), atol=1e-6, rtol=1e-5)
+
+
+def test_a_window_counts_edges():
+    paths = torch.tensor(shortest_paths(make_graph(4, [(0, 1), (1, 2)]), 1))[None]
+    near = masks.window(paths, paths, 2)[0, 0]
+    assert near.int().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
+
+
+def test_infinite_biases_of_far_nodes_are_the_mask_of_neighbours():
+    graph = random_graph(5, by_node=True)
+    near, biased = make_model(graph, "neighbours"), make_model(graph, "graphormer")
+    adopt(biased, near)
+    with torch.no_grad():
+        biased.encoder.bias.weight.fill_(-torch.inf)
+        biased.encoder.bias.weight[1:3] = 0.0  # lengths 0 and 1
+    torch.testing.assert_close(run(biased, graph), run(near, graph), atol=1e-6, rtol=1e-5)
+
+
+def test_the_mask_of_neighbours_is_attention_with_that_mask():
+    graph = random_graph(6, 12, by_node=True)
+    model = make_model(graph, "neighbours", double=True, depth=1)
+    block, near = model.encoder.blocks[0], shortest_paths(graph, 4)[..., 0] < 2
+    with torch.no_grad():
+        x = model.front(torch.tensor(graph.nodes[None]).double(), None, None).x
+        normed = block.attn.norm(x)
+        q, k, v = (
+            part(normed).unflatten(-1, (2, 8)).transpose(1, 2)
+            for part in (block.attn.q, block.attn.k, block.attn.v)
+        )
+        scores = (q @ k.transpose(-1, -2) / 8**0.5).masked_fill(~torch.tensor(near), -torch.inf)
+        x = x + block.attn.o((scores.softmax(-1) @ v).transpose(1, 2).flatten(-2))
+        x = x + block.mlp(block.mlp.norm(x))
+        wanted = model.head(model.encoder.norm(x))
+    torch.testing.assert_close(run(model, graph), wanted, atol=1e-12, rtol=1e-12)
+
+
+def test_taps_read_the_pattern_of_neighbours():
+    kit = Kit(make_model(random_graph(8, by_node=True), "neighbours"))
+    graph = lay_out(random_graph(8, by_node=True), kit.model.config)
+    batch = collate([graph])
+    out, seen = kit.run(batch.inputs, paths=batch.paths, taps="encoder.blocks.*.attn.pattern")
+    far = batch.paths[0, :, :, 0] > 1
+    for pattern in seen.values():
+        assert (pattern[0, :, far] == 0).all()
+        torch.testing.assert_close(pattern.sum(-1), torch.ones(1, 2, len(graph)))
+    torch.testing.assert_close(out.logits, kit.logits(batch.inputs, paths=batch.paths))
+
+
+# What is told apart -------------------------------------------------------------------------------
+
+
+def test_paths_tell_decalin_from_bicyclopentyl_and_neighbours_do_not():
+    first, second = make_graph(10, DECALIN), make_graph(10, BICYCLOPENTYL)
+    gaps = {}
+    for attention in ("graphormer", "neighbours"):
+        model = make_model(first, attention, double=True)
+        gaps[attention] = float((run(model, first) - run(model, second)).abs().max())
+    assert gaps["graphormer"] > 1e-5
+    assert gaps["neighbours"] < 1e-12
+
+
+def fit(graphs, labels, attention, steps, lr=3e-3, **sizes):
+    """A model trained by plain Adam on all graphs at once."""
+    task = Task("classify", sorted(set(map(str, labels))))
+    config = build_model(GraphShape(attention=attention, **SMALL | sizes), task, graphs)
+    model, target = Model.fresh(config), torch.tensor(labels)
+    batch = collate([lay_out(graph, config) for graph in graphs])
+    optimizer = torch.optim.Adam(model.parameters(), lr)
+    for _ in range(steps):
+        loss = F.cross_entropy(model(batch), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model
+
+
+@pytest.mark.slow
+def test_circular_skip_links_all_ten_classes(one_thread):  # noqa: F811
+    dice, graphs, labels = np.random.default_rng(0), [], list(range(10))
+    for skip in (2, 3, 4, 5, 6, 9, 11, 12, 13, 16):  # 6 and 16 have as many paths of each length
+        edges = [(n, (n + step) % 41) for n in range(41) for step in (1, skip)]
+        graphs.append(make_graph(41, edges))
+    moved = [permute(graph, dice.permutation(41)) for graph in graphs]
+    shares = {}
+    for attention, steps in (("graphormer", 250), ("neighbours", 20)):
+        model = fit(graphs, labels, attention, steps, lr=1e-2, dim=32, heads=4)
+        said = run(model, *moved).argmax(-1)
+        shares[attention] = float((said == torch.tensor(labels)).float().mean())
+    assert shares["graphormer"] == 1.0
+    assert shares["neighbours"] < 0.3  # all look the same: chance
+
+
+@pytest.mark.slow
+def test_the_maximum_of_a_set_of_numbers(one_thread):  # noqa: F811
+    dice = np.random.default_rng(1)
+
+    def draw(count):
+        sets = [dice.integers(10, size=dice.integers(1, 21)) for _ in range(count)]
+        rows = [np.eye(10, dtype=np.float32)[numbers] for numbers in sets]
+        empty = np.zeros((0, 3), np.int64)
+        graphs = [Graph("here", row, empty, ["0"], [""]) for row in rows]
+        return graphs, [int(numbers.max()) for numbers in sets]
+
+    model = fit(*draw(1500), "set", 150, lr=1e-2)
+    graphs, labels = draw(500)
+    said = run(model, *graphs).argmax(-1)
+    assert (said == torch.tensor(labels)).float().mean() >= 0.99
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    """Two kinds of nodes, each with neighbours and words of its kind."""
+    dice, count = np.random.default_rng(0), 60
+    kinds = np.arange(count) % 2
+    edges = [(a, b) for a in range(count) for b in range(a)]
+    edges = [(a, b) for a, b in edges if dice.random() < (0.2 if kinds[a] == kinds[b] else 0.02)]
+    words = [sorted({int(dice.integers(4)) + 4 * kinds[n], 9}) for n in range(count)]
+    held = {"edges": np.array(edges), "labels": np.where(np.arange(count) < 58, kinds, -1)}
+    held |= {"indptr": np.cumsum([0, *map(len, words)]), "indices": np.concatenate(words)}
+    held |= {"train": np.arange(10), "val": np.arange(10, 30), "test": np.arange(30, 58)}
+    np.savez(tmp_path / "two.npz", **held, words=10)
+    return tmp_path / "two.npz"
+
+
+@pytest.fixture
+def molecules(tmp_path):
+    """Chains and rings of carbon, their number of atoms, a row that is wrong, and one without."""
+    path = tmp_path / "molecules.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["smiles", "size", "shape", "split"])
+        for n in range(3, 9):
+            for split in ("train", "valid", "test"):
+                writer.writerow(["C" * n, n + 0.5, "chain", split])
+                writer.writerow([f"C1{'C' * (n - 2)}C1", n + 0.5, "ring", split])
+        writer.writerow(["C1CC", 3.5, "ring", "train"])
+        writer.writerow(["CC", 2.5, "", "train"])
+    return path
+
+
+RUN = regard.TrainConfig(
+    **dict(steps=30, lr=1e-2, eval_every=10, save_every=10, warm_up=2),
+    **dict(dropout=0.0, ema=0.0, smoothing=0.0, weight_decay=0.01),
+)
+
+
+def test_nodes_are_learnt_and_only_from_their_split(arrays, tmp_path, capsys):
+    (graph,) = read_graphs(arrays)
+    assert graph.by_node
+    (train,) = select_labels([graph], "train", "")
+    assert [n for n, label in enumerate(train.labels) if label] == list(range(10))
+    np.testing.assert_allclose(np.linalg.norm(graph.nodes, axis=1), 1, rtol=1e-5)
+    shape = GraphShape(**SMALL)
+    result = regard.train.graph(arrays, out=tmp_path / "run", shape=shape, config=RUN)
+    assert "training on 10 labels of 1 graphs, validating on 20" in capsys.readouterr().err
+    scores = regard.evaluate.graph(tmp_path / "run" / "final", arrays)
+    assert scores.count == 28
+    assert scores.accuracy > 0.8
+    assert regard.evaluate.graph(result.path, arrays, split="valid").count == 20
+    config = json.loads((tmp_path / "run" / "final" / "config.json").read_text())
+    assert config["id2label"] == {"0": "0", "1": "1"}
+
+
+def test_numbers_and_classes_of_molecules(molecules, tmp_path, capsys):
+    shape = GraphShape(label="size", **SMALL)
+    regard.train.graph(molecules, out=tmp_path / "sizes", shape=shape, config=RUN)
+    said = capsys.readouterr().err
+    assert "left out: line 38 of" in said
+    assert "at character 5 of 'C1CC'" in said
+    scores = regard.evaluate.graph(tmp_path / "sizes" / "final", molecules)  # knows its column
+    assert scores.count == 12
+    assert scores.pearson > 0.6
+    config = replace(RUN, steps=60)
+    regard.train.graph(molecules, out=tmp_path / "shapes", config=config, shape=GraphShape(**SMALL))
+    scores = regard.evaluate.graph(tmp_path / "shapes" / "final", [molecules])
+    assert scores.accuracy == 1.0
+    assert [one.name for one in scores.classes] == ["chain", "ring"]
+
+
+def test_a_run_goes_on_with_the_same_bits(molecules, tmp_path, one_thread):  # noqa: F811
+    settings = {"shape": GraphShape(label="size", rows=8, **SMALL)}
+    config = replace(RUN, steps=20, dropout=0.2)
+    whole = regard.train.graph(molecules, out=tmp_path / "a", config=config, **settings)
+    half = replace(config, steps=10, schedule="constant")
+    again = replace(config, schedule="constant")
+    whole = regard.train.graph(molecules, out=tmp_path / "b", config=again, **settings)
+    regard.train.graph(molecules, out=tmp_path / "c", config=half, **settings)
+    resumed = regard.train.graph(resume=tmp_path / "c", config=regard.TrainConfig(steps=20))
+    assert resumed.last_weights == whole.last_weights
+
+
+def test_a_dry_run_counts(arrays, tmp_path):
+    result = regard.train.graph(arrays, out=tmp_path / "run", dry_run=True)
+    assert result.data["train"] == "10 labels"
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_files_and_models_are_refused(arrays, molecules, tmp_path, folders):
+    shape = GraphShape(**SMALL)
+    run = regard.train.graph(
+        arrays, out=tmp_path / "run", shape=shape, config=replace(RUN, steps=1)
+    )
+    with pytest.raises(DataError, match="labels of the split test, of nodes"):
+        regard.evaluate.graph(run.path, molecules)
+    held = dict(np.load(arrays))
+    np.savez(tmp_path / "wide.npz", **{**held, "words": 12})
+    with pytest.raises(DataError, match=r"\(batch, nodes, 10\)"):
+        regard.evaluate.graph(run.path, tmp_path / "wide.npz")
+    np.savez(tmp_path / "far.npz", **{**held, "edges": np.array([[0, 60]])})
+    with pytest.raises(DataError, match="edges up to 60"):
+        regard.evaluate.graph(run.path, tmp_path / "far.npz")
+    (tmp_path / "bad.npz").write_bytes(b"no arrays")
+    with pytest.raises(DataError, match="an .npz file of arrays"):
+        regard.evaluate.graph(run.path, tmp_path / "bad.npz")
+    with pytest.raises(UsageError, match="a model that reads graphs"):
+        regard.evaluate.graph(folders / "encoder", arrays)
+    with pytest.raises(DataError, match="labels of nodes and of graphs"):
+        regard.train.graph([arrays, molecules], out=tmp_path / "both")
+    with pytest.raises(DataError, match="no column 'logP'"):
+        regard.train.graph(molecules, out=tmp_path / "none", shape=GraphShape(label="logP"))
+
+
+def test_numbers_of_one_graph_in_python():
+    """The face of the model: features and paths as tensors, a mask where rows are padded."""
+    graph = random_graph(0)
+    kit = Kit(make_model(graph, "graphormer"))
+    batch = collate([lay_out(graph, kit.model.config)])
+    assert kit.logits(batch.inputs.numpy(), paths=batch.paths.numpy()).shape == (1, 3)
+    with pytest.raises(DataError, match="nodes of a graph"):
+        kit.logits(batch.inputs[..., :2], paths=batch.paths)
+    assert isinstance(batch, Batch)
