@@ -144,9 +144,6 @@ def test_bad_input(here, writer, folders, files, tmp_path):  # noqa: F811
     code, err = said(writer, "--files", tmp_path / "long.txt", "--word", "cat")
     assert code == 3 and "at most 40 tokens" in err
     assert said(folders / "decoder", "--files", *files, "--word", "cat")[0] == 3
-    (tmp_path / "empty.txt").write_text("")
-    out = ("--out", tmp_path / "v.npy")
-    assert said(writer, "--file", tmp_path / "empty.txt", *out)[0] == 3
 
 
 def test_an_edit_changes_the_vectors(here, writer, files):  # noqa: F811
