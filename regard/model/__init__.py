@@ -63,12 +63,8 @@ def models() -> Catalogue:
     from regard.model.presets import PRESETS, classify
     from regard.zoo import KNOWN, shipped
 
-    folders = shipped()
     models = [
-        ShippedModel(name, KNOWN.get(name, ""), str(folders[name]))
-        if name in folders
-        else ShippedModel(name, f"{KNOWN[name]} (not in this installation)", None)
-        for name in sorted({*KNOWN, *folders})
+        ShippedModel(name, KNOWN.get(name, ""), str(folder)) for name, folder in shipped().items()
     ]
     families = {table.family: list(table.variants) for table in FAMILIES}
     return Catalogue(models, [classify(name) for name in PRESETS], families)

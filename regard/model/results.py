@@ -124,8 +124,7 @@ class ShippedModel(Row):
 
     name: str
     does: str = shown(title="what it does")
-    folder: str | None = shown()
-    """None where this installation lacks it."""
+    folder: str
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import os
 import re
 from pathlib import Path
 
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 
 HOME = Path(__file__).parent
 KNOWN = {
     "en-fr": "translates English into French",
     "fr-en": "translates French into English",
 }
-"""What the models of the project do; an installation may lack some."""
+"""What the models do."""
 PAIR = re.compile(r"[A-Za-z]{2,3}[-_][A-Za-z]{2,3}")  # what names two languages, such as de-en
 
 
@@ -38,10 +38,6 @@ def locate(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
     here = shipped()
     if name in here:
         return here[name]
-    if name in KNOWN:
-        fault = f"a model of regard that this installation lacks ({listed(here)})"
-        fix = "install a wheel that holds it, or give the path of a folder"
-        raise DataError(f"opening {name}", fault, f"the folder {name} inside regard/zoo", fix)
     if PAIR.fullmatch(name):
         meant = name.lower().replace("_", "-")
         fix = f"did you mean {meant}?" if meant in here else "`regard train seq2seq` makes one"
