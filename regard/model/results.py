@@ -124,7 +124,7 @@ class ShippedModel(Row):
 
     name: str
     does: str = shown(title="what it does")
-    folder: str
+    folder: str = shown()
 
 
 @dataclass(frozen=True)
