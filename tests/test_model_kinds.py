@@ -54,7 +54,6 @@ COMMANDS = {
     "export int8": ("export", "int8", "M", "out"),
     "check": ("check", "M"),
     "plan": ("plan", "M"),
-    "look gradients": ("look", "gradients", "M", "--text", "text"),
     "train --init": ("train", "lm", "text", "--init", "M", "--steps", "1", "--out", "out"),
 }
 

@@ -51,6 +51,8 @@ def generate(
     min_p: float | None = None,
     typical: float | None = None,
     repetition: float | None = None,
+    frequency: float | None = None,
+    presence: float | None = None,
     beams: Count | None = None,
     top: Count = 1,
     alpha: float = 0.6,
@@ -82,6 +84,8 @@ def generate(
         min_p: draw from tokens at least this share as likely as the best.
         typical: draw from tokens of typical surprise that reach this probability (Meister 2023).
         repetition: draw; scores of tokens that occurred are divided by this (Keskar 2019).
+        frequency: draw; subtract this from a score for each time it occurred.
+        presence: draw; subtract this from the score of tokens that occurred.
         beams: beam search of this width instead.
         top: the so many best of a search, each with its score; without beams as many beams.
         alpha: of a search: strength of the length penalty (Wu 2016); 0 prefers short texts.
@@ -116,6 +120,8 @@ def generate(
         "min_p": min_p,
         "typical": typical,
         "repetition": repetition,
+        "frequency": frequency,
+        "presence": presence,
     }
     draws = {name: value for name, value in draws.items() if value is not None}
     config = SampleConfig(**draws, seed=current().seed)  # which checks the ranges

@@ -38,6 +38,10 @@ class SampleConfig:
     """Draw from tokens of typical surprise that reach this probability."""
     repetition: float = 1.0
     """Divide the score of tokens that occurred already by this."""
+    frequency: float = 0.0
+    """Subtract this from a token's score for each time it occurred."""
+    presence: float = 0.0
+    """Subtract this from a token's score if it occurred."""
     seed: int = 0
     """The same seed draws the same tokens, whatever else is in the batch."""
     first: int = 0
@@ -110,9 +114,10 @@ def keep(logits: Tensor, order: Tensor, inside: Tensor) -> Tensor:
 
 def penalise(logits: Tensor, history: Tensor, c: SampleConfig) -> Tensor:
     """Make tokens of the history (B, t) less likely, whatever their sign (Keskar 2019)."""
-    seen = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, history, True)
+    count = torch.zeros_like(logits)
+    count = count.scatter_add(-1, history, torch.ones_like(history, dtype=logits.dtype))
     less = torch.where(logits > 0, logits / c.repetition, logits * c.repetition)
-    return torch.where(seen, less, logits)
+    return torch.where(count > 0, less - c.frequency * count - c.presence, logits)
 
 
 # Random numbers ---------------------------------------------------------------------------------
@@ -209,7 +214,7 @@ class Sampling:
         self.ends = ends or Ends()
         self.processes, self.first, self.config = [*processes], 0, config
         if config is not None:  # a seed counts as so many rows more
-            if config.repetition != 1:
+            if config.repetition != 1 or config.frequency or config.presence:
                 self.processes.append(partial(penalise, c=config))
             self.first = (config.seed + config.first + 2**63) % 2**64 - 2**63
             self.config = replace(config, seed=0, first=0)

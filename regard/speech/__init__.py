@@ -27,7 +27,7 @@ def transcribe(
     format: RawFormat | None = None,
     precision: Precision = "auto",
 ) -> Transcript | Iterator[Transcript | Failed]:
-    """What is said in sound files, with the time of each sentence and word.
+    """What is said in sound files, with the times of sentences and words.
 
     Where nobody speaks, the text is empty. A file that cannot be read is named, and the others go
     on. Sound of any length: up to 30 s are read at once, as transformers does; what is longer goes

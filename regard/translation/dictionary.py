@@ -22,7 +22,6 @@ them and " | " between translations; lines in the order of their bytes, in lower
 FORMS_FILE = "forms.tsv.xz"
 """Beside the weights: inflected form TAB lemma, in the order of the bytes."""
 RULES_FILE = "glossary.json"
-Rules = Mapping[str, Any]
 SELDOM = 20  # a word that training had less often needs a hint; commoner ones fare worse with it
 SELDOM_IDIOM = 500  # an idiom, whose rarest word is commoner by itself
 STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
@@ -154,14 +153,16 @@ def read_dictionary(files: Mapping[str, bytes]) -> Dictionary | None:
     return Dictionary(*(unpack(files[name], name).encode() for name in (ENTRIES_FILE, FORMS_FILE)))
 
 
-class Hinter:
+class Hinter(NamedTuple):
     """Writes hints into sentences for a model that was trained to read them."""
 
-    def __init__(
-        self, dictionary: Dictionary, counts: Mapping[str, int], others: Others, rules: Rules
-    ) -> None:
-        self.dictionary, self.counts, self.others = dictionary, counts, others
-        self.source, self.target = rules.get("source", {}), rules.get("target", {})
+    dictionary: Dictionary
+    counts: Mapping[str, int]
+    """How often training saw each word."""
+    others: Others
+    """What a word became in examples."""
+    rules: Mapping[str, Any]
+    """How words become plural, of both languages: the folder's glossary.json."""
 
     def find(self, text: str) -> list[Entry]:
         """Entries of rare words, and of idioms, with what they became elsewhere."""
@@ -174,8 +175,10 @@ class Hinter:
                 others = self.others(said[0])[:1] if alone else []
                 news = tuple(one for one in others if not holds(one, entry))  # no mere inflection
                 entry = entry._replace(elsewhere=news)
-                if alone and entry.headword != said[0] == pluralise(entry.headword, self.source):
-                    several = [pluralise(one, self.target) for one in entry.translations]
+                plural = pluralise(entry.headword, self.rules.get("source", {}))
+                if alone and entry.headword != said[0] == plural:
+                    target = self.rules.get("target", {})
+                    several = [pluralise(one, target) for one in entry.translations]
                     entry = entry._replace(translations=several)
                 entries.append(entry)
         return entries

@@ -102,10 +102,9 @@ class Translator:
     @cached_property
     def hinter(self) -> Hinter | None:
         """What the folder's dictionary and the memory say of rare words."""
-        dictionary = read_dictionary(self.kit.files)
-        counts = self.memory.counts or {}
+        dictionary, memory = read_dictionary(self.kit.files), self.memory
         rules = json.loads(self.kit.files.get(RULES_FILE, b"{}"))
-        return Hinter(dictionary, counts, self.memory.hints, rules) if dictionary else None
+        return Hinter(dictionary, memory.counts or {}, memory.hints, rules) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
@@ -185,9 +184,8 @@ class Translator:
             for entries in in_turn(segment.entries, best.text)
             if not self.config.keeps_whole
         ]
-        plain = replace(self.config, alternatives=1)
+        held, plain = list(parts), replace(self.config, alternatives=1)
         answered = self.run([Job([segment.ids], plain) for _, segment in tries])
-        held = list(parts)
         for (n, segment), answers in zip(tries, answered, strict=True):
             part = Part(segment, [*map(segment.dress, answers)])
             if said(parts[n], part) > said(parts[n], held[n]):

@@ -131,7 +131,7 @@ def test_draws_beside_the_usual_ones(here, writer):  # noqa: F811
     tokens = [
         json.loads(here(*given, *flags)[1])["tokens"]
         for flags in (
-            ("--no-repeat", 1),
+            ("--temperature", 0, "--presence", 1e6),
             ("--temperature", "inf", "--seed", 1),
             ("--temperature", "inf", "--seed", 2),
             ("--typical", 0.2, "--seed", 1),

@@ -238,7 +238,7 @@ def test_what_must_run_as_python_does(turns):
     run_search(model.train(), batch, 4, driver="fixed")
     model.eval()
     run_search(model, batch, 4, processes=[ban({3})], driver="fixed")
-    run_search(model, batch, 4, SampleConfig(repetition=2.0), driver="fixed")
+    run_search(model, batch, 4, SampleConfig(presence=1.0), driver="fixed")
     run_search(model, batch, 4, strict=True, driver="fixed")
     run_search(
         model, Batch(batch.inputs, documents=torch.zeros(2, 5).long()[:, :5]), 1, driver="fixed"

@@ -187,9 +187,10 @@ def test_penalties_make_repeats_rarer():
         return sum(len(h.tokens) - len(set(h.tokens)) for h in found)
 
     plain = repeats()
-    assert repeats(repetition=30.0) < plain / 2
+    assert repeats(frequency=3.0) < plain / 2 and repeats(presence=3.0) < plain / 2
+    assert repeats(presence=100.0) == 0
     assert Sampling(SampleConfig()).processes == []
-    assert len(Sampling(SampleConfig(repetition=1.3)).processes) == 1
+    assert len(Sampling(SampleConfig(repetition=1.3, frequency=0.1)).processes) == 1
 
 
 @pytest.mark.parametrize(
@@ -293,16 +294,20 @@ def test_what_is_cut_stays_cut():
         shaped(logits, min_p=0.01),
         shaped(logits, typical=0.9),
         penalise(logits, torch.tensor([[1]]), SampleConfig(repetition=2.0)),
+        penalise(logits, torch.tensor([[1]]), SampleConfig(frequency=0.5)),
     ):
         assert changed[0, 1] == -math.inf and bool(changed.softmax(-1).isfinite().all())
 
 
 def test_penalties_on_what_occurred():
     logits, seen = torch.tensor([[2.0, -2.0, 1.0]]), torch.tensor([[0, 1, 0]])
-    config = SampleConfig(repetition=2.0)
-    assert penalise(logits, seen, config).tolist() == [[1, -4, 1]]
+    repetition, counted = SampleConfig(repetition=2.0), SampleConfig(frequency=0.5, presence=1.0)
+    assert penalise(logits, seen, repetition).tolist() == [[1, -4, 1]]
+    assert penalise(logits, seen, counted).tolist() == [[0, -3.5, 1]]
+    both = SampleConfig(repetition=2.0, frequency=0.5, presence=1.0)
+    assert penalise(logits, seen, both).tolist() == [[-1, -5.5, 1]]
     nothing = torch.zeros(1, 0, dtype=torch.long)
-    assert torch.equal(penalise(logits, nothing, config), logits)
+    assert torch.equal(penalise(logits, nothing, both), logits)
 
 
 @pytest.mark.parametrize(

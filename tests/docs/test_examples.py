@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROMISED = {
     "features": ["thing, beside it: most at encoder.blocks.3.resid_post"],
     "look": ["The animal didn't cross the street", "“elle” looks at “rue”", "doug.html"],
-    "pronouns": ["his or her is right: 9", "than the other person: 9"],
+    "pronouns": ["his or her is right: 100%", "than the other person: 100%"],
 }
 TASKS = {
     "copy": lambda word: word,

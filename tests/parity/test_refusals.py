@@ -129,7 +129,7 @@ def test_an_unknown_architecture_lists_the_known(pair, tmp_path, no_reading):
         ("ElectraForMaskedLM", "(Bert|Roberta)ForMaskedLM"),
         ("GemmaForCausalLM", "(Llama|Mistral|Qwen2)ForCausalLM"),
         ("M2M100ForConditionalGeneration", "(MarianMTModel|WhisperForConditionalGeneration)"),
-        ("DeiTForImageClassification", "ViTForImageClassification"),
+        ("BeitForImageClassification", "(ViT|DeiT)ForImageClassification"),
     ],
 )
 def test_the_nearest_architecture_is_one_of_its_kind(name, nearest):
