@@ -233,14 +233,12 @@ def holds(text: str, entry: Entry) -> bool:
     return any(word.startswith(stems) for word in words(key(text)))
 
 
-def in_turn(entries: Sequence[Entry], text: str) -> Iterator[list[Entry]]:
+def in_turn(entries: Sequence[Entry], text: str, firm: bool) -> Iterator[list[Entry]]:
     """Entries with one translation at a time, where a text has no word of theirs.
 
-    First as the model likes to write it; then single words firmly.
+    Two each, as the model likes to write them; or firmly the first, of single words alone.
     """
-    missing = [entry for entry in entries if not holds(text, entry)]
-    for firm in (False, True):
-        tried = {e.first for e in missing if e.first == e.last or not firm}
-        most = max((len(e.choices) for e in missing if e.first in tried), default=0)
-        for k in range(most):
-            yield [e.alone(k, firm) if e.first in tried else e for e in entries]
+    missing = [e for e in entries if not (holds(text, e) or firm and e.first < e.last)]
+    most = max((len(entry.choices) for entry in missing), default=0)
+    for k in range(min(most, 1 if firm else 2)):
+        yield [e.alone(k, firm) if e in missing else e for e in entries]

@@ -175,21 +175,21 @@ class Translator:
     def hold_entries(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have a word of each hint, as far as they can be had.
 
-        Where one has none, the hint's translations are tried one by one, and the first is taken
-        that the model then writes.
+        Where one has none, the hint's translations are tried one by one, then firmly, and the first
+        is taken that the model then writes.
         """
-        tries = [
-            (n, self.write(segment, entries))
-            for n, (segment, (best, *_)) in enumerate(parts)
-            for entries in in_turn(segment.entries, best.text)
-            if not self.config.keeps_whole
-        ]
         held, plain = list(parts), replace(self.config, alternatives=1)
-        answered = self.run([Job([segment.ids], plain) for _, segment in tries])
-        for (n, segment), answers in zip(tries, answered, strict=True):
-            part = Part(segment, [*map(segment.dress, answers)])
-            if said(parts[n], part) > said(parts[n], held[n]):
-                held[n] = part
+        for firm in (False, True) if not self.config.keeps_whole else ():
+            tries = [
+                (n, self.write(segment, entries))
+                for n, (segment, _) in enumerate(parts)
+                for entries in in_turn(segment.entries, held[n].translations[0].text, firm)
+            ]
+            answered = self.run([Job([segment.ids], plain) for _, segment in tries])
+            for (n, segment), answers in zip(tries, answered, strict=True):
+                part = Part(segment, [*map(segment.dress, answers)])
+                if said(parts[n], part) > said(parts[n], held[n]):
+                    held[n] = part
         return held
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:
