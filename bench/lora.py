@@ -143,6 +143,7 @@ def main() -> None:
                 command = [sys.executable, *sys.argv, "--one", peer, "--place", name]
                 said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
                 seen[peer].append(json.loads(said.stdout.splitlines()[-1]))
+                print(peer, f"{seen[peer][-1]['tokens_per_s']:,.0f} tokens/s", file=sys.stderr)
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     compiled = ", compiled" if args.compile else ""
     print(f"{device}, {args.batch} x {args.length} tokens, --lora {args.lora}{compiled}")
