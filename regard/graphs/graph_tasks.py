@@ -212,7 +212,7 @@ def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
     if task.kind == "regress":
         said = torch.cat(scores) * task.spread + task.mean
         return score_numbers([float(graph.labels[0]) for graph in graphs], said.tolist())
-    labels = [(n, x) for n, graph in enumerate(graphs) for x in graph.labels if x]
+    labels = list(enumerate(x for graph in graphs for x in graph.labels if x))
     real = [torch.tensor([x != "" for x in graph.labels]) for graph in graphs]
     rows = [score.view(len(some), -1)[some] for score, some in zip(scores, real, strict=True)]
     return score_answers(task, labels, [row.softmax(-1) for row in rows])

@@ -363,6 +363,7 @@ def test_nodes_are_learnt_and_only_from_their_split(arrays, tmp_path, capsys):
     scores = regard.evaluate.graph(tmp_path / "run" / "final", arrays)
     assert scores.count == 28
     assert scores.accuracy > 0.8
+    assert scores.low < scores.accuracy or scores.accuracy == 1  # nodes are drawn, not graphs
     assert regard.evaluate.graph(result.path, arrays, split="valid").count == 20
     config = json.loads((tmp_path / "run" / "final" / "config.json").read_text())
     assert config["id2label"] == {"0": "0", "1": "1"}
