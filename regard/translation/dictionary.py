@@ -175,9 +175,8 @@ class Hinter(NamedTuple):
                 others = self.others(said[0])[:1] if alone else []
                 news = tuple(one for one in others if not holds(one, entry))  # no mere inflection
                 entry = entry._replace(elsewhere=news)
-                plural = pluralise(entry.headword, self.rules.get("source", {}))
-                if alone and entry.headword != said[0] == plural:
-                    target = self.rules.get("target", {})
+                source, target = (self.rules.get(side, {}) for side in ("source", "target"))
+                if alone and entry.headword != said[0] == pluralise(entry.headword, source):
                     several = [pluralise(one, target) for one in entry.translations]
                     entry = entry._replace(translations=several)
                 entries.append(entry)

@@ -6,7 +6,6 @@ lost, addresses, numbers, words that exist, is searched for again.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from regard.decode.ranking import Scored
 from regard.decode.sampling import Ends
 from regard.decode.step import Hypothesis, Process, read_sources, without_end
 from regard.errors import UsageError
+from regard.interop.side import parse
 from regard.model.batch import Batch
 from regard.model.model import Memory
 from regard.translation.config import DOING, TranslateConfig
@@ -103,7 +103,7 @@ class Translator:
     def hinter(self) -> Hinter | None:
         """What the folder's dictionary and the memory say of rare words."""
         dictionary, memory = read_dictionary(self.kit.files), self.memory
-        rules = json.loads(self.kit.files.get(RULES_FILE, b"{}"))
+        rules = parse(self.kit.files, RULES_FILE)
         return Hinter(dictionary, memory.counts or {}, memory.hints, rules) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
@@ -181,9 +181,10 @@ class Translator:
         held, plain = list(parts), replace(self.config, alternatives=1)
         for firm in (False, True) if not self.config.keeps_whole else ():
             tries = [
-                (n, self.write(segment, entries))
+                (n, hinted)
                 for n, (segment, _) in enumerate(parts)
                 for entries in in_turn(segment.entries, held[n].translations[0].text, firm)
+                if (hinted := self.write(segment, entries)).ids != segment.ids  # was read already
             ]
             answered = self.run([Job([segment.ids], plain) for _, segment in tries])
             for (n, segment), answers in zip(tries, answered, strict=True):
