@@ -28,6 +28,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
 import regard
+from regard.tune import policy_rollouts
 
 
 @cache
@@ -74,6 +75,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1.5)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--answers", type=int, default=512)
+    parser.add_argument("--rows", type=int, default=256, help="answers drawn at once")
+    parser.add_argument("--group", type=int, default=8, help="of grpo: answers to a prompt")
+    parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument(
         "--beta", type=float, default=0.35, help="price of a nat; of ppo in rewards"
@@ -88,6 +92,7 @@ def main() -> None:
     os.environ["DEVICE"] = args.device
     if args.judge:
         os.environ["JUDGE"] = args.judge
+    policy_rollouts.ROWS = args.rows
     fast = {"precision": "bf16"} if args.device == "cuda" else {}
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
@@ -132,14 +137,14 @@ def main() -> None:
                 policy=regard.PolicyConfig(
                     reward=positive if args.judge else planted,
                     answers=args.answers,
-                    group=8 if args.method == "grpo" else 1,
+                    group=args.group if args.method == "grpo" else 1,
                     max_new=24,
                     passes=1,
                     minibatches=2,
                     beta=args.beta,
                     target_kl=args.kl,
                 ),
-                lora=regard.LoRA(r=16, alpha=32, targets=("*",)),
+                lora=regard.LoRA(r=args.rank, alpha=2 * args.rank, targets=("*",)),
             )
     for point in run.frontier:
         gain = (point.reward - run.frontier[0].reward) / run.deviation

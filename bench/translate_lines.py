@@ -33,12 +33,20 @@ from regard.translation.translator import Translator
 from regard.translation.worker_pool import WorkerPool, start_workers
 from tools.ctranslate2_folder import save_ctranslate2
 
-Peer = Callable[[TranslateConfig], object]
+Run = Callable[[], object]
+Peer = Callable[[TranslateConfig], Run]
+"""Opens all that a run needs, dictionaries too; what it gives is timed."""
 
 
 def regard_peer(kit: Kit, lines: list[str], pool: WorkerPool, short: bool) -> Peer:
     """Lines in, lines out."""
-    return lambda how: Translator(kit, replace(how, shortlist=short), pool=pool).translate(lines)
+
+    def open_all(how: TranslateConfig) -> Run:
+        translator = Translator(kit, replace(how, shortlist=short), pool=pool)
+        translator.translate(["Il pleut."])
+        return lambda: translator.translate(lines)
+
+    return open_all
 
 
 def ctranslate2_peer(folder: str, kit: Kit, lines: list[str], cores: int, apart: bool) -> Peer:
@@ -52,11 +60,11 @@ def ctranslate2_peer(folder: str, kit: Kit, lines: list[str], cores: int, apart:
     cut = kit.tokenizer.encode_batch(lines)
     pieces = [kit.tokenizer.pieces(ids, "source") for ids in cut]
 
-    def run(how: TranslateConfig) -> object:
+    def open_all(how: TranslateConfig) -> Run:
         limit = {"max_batch_size": how.batch, "max_decoding_length": 256}
-        return model.translate_batch(pieces, beam_size=how.beams, **limit)
+        return lambda: model.translate_batch(pieces, beam_size=how.beams, **limit)
 
-    return run
+    return open_all
 
 
 def main() -> int:
@@ -89,8 +97,9 @@ def main() -> int:
                 times: dict[str, list[float]] = {name: [] for name in peers}
                 for _ in range(args.rounds):
                     for name, peer in peers.items():
+                        run = peer(how)
                         start = time.perf_counter()
-                        peer(how)
+                        run()
                         times[name].append(len(lines) / (time.perf_counter() - start))
                 speeds = {name: round(statistics.median(t), 1) for name, t in times.items()}
                 if args.json:

@@ -54,11 +54,6 @@ class Entry(NamedTuple):
         """What a hint says."""
         return list(dict.fromkeys([*self.translations[:CHOICES], *self.elsewhere]))
 
-    def alone(self, n: int, firm: bool) -> Entry:
-        """The entry with its nth translation."""
-        choices = self.choices
-        return self._replace(translations=[choices[n % len(choices)]], elsewhere=(), firm=firm)
-
 
 class SortedLines:
     """Lines in the order of their bytes: found by bisection, never taken apart as a whole."""
@@ -235,9 +230,16 @@ def holds(text: str, entry: Entry) -> bool:
 def in_turn(entries: Sequence[Entry], text: str, firm: bool) -> Iterator[list[Entry]]:
     """Entries with one translation at a time, where a text has no word of theirs.
 
-    Two each, as the model likes to write them; or firmly the first, of single words alone.
+    The first two of an idiom, or of a word if one of them is of several words, whose forms may
+    still change: he threw a pie at me. Or firmly, of single words, the first as it stands.
     """
-    missing = [e for e in entries if not (holds(text, e) or firm and e.first < e.last)]
-    most = max((len(entry.choices) for entry in missing), default=0)
-    for k in range(min(most, 1 if firm else 2)):
-        yield [e.alone(k, firm) if e in missing else e for e in entries]
+    each = list[list[str]]()
+    for entry in entries:
+        two, idiom = entry.choices[:2], entry.first < entry.last
+        soft = two if idiom or " " in "".join(two) else []
+        each.append([] if holds(text, entry) else two[: 1 - idiom] if firm else soft)
+    for k in range(max(map(len, each), default=0)):
+        yield [
+            e._replace(translations=[own[k % len(own)]], elsewhere=(), firm=firm) if own else e
+            for e, own in zip(entries, each, strict=True)
+        ]

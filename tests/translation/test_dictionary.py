@@ -116,17 +116,19 @@ def test_a_plural_has_plural_hints() -> None:
 
 
 def test_translations_that_are_not_written_are_tried_one_by_one() -> None:
-    pie, idiom = Entry(1, 1, "entarter", ["pie", "throw", "hit"]), Entry(2, 3, "a b", ["faint"])
+    pie, idiom = Entry(1, 1, "entarter", ["pie", "throw at"]), Entry(2, 3, "a b", ["faint"])
+    eye, pan = Entry(5, 5, "œil", ["eye", "look at"]), Entry(6, 6, "poêle", ["pan", "stove"])
 
     def tries(firm: bool) -> list[list[tuple[list[str], bool]]]:
-        turns = in_turn([pie, idiom, Entry(5, 5, "œil", ["eye"])], "His eyes.", firm)
+        turns = in_turn([pie, idiom, eye, pan], "His eyes.", firm)
         return [[(entry.choices, entry.firm) for entry in entries] for entries in turns]
 
-    assert tries(False) == [  # what is written already not at all
-        [(["pie"], False), (["faint"], False), (["eye"], False)],
-        [(["throw"], False), (["faint"], False), (["eye"], False)],
+    eyes, pans = (["eye", "look at"], False), (["pan", "stove"], False)
+    assert tries(False) == [  # what is written already not at all, nor words for single words
+        [(["pie"], False), (["faint"], False), eyes, pans],
+        [(["throw at"], False), (["faint"], False), eyes, pans],
     ]
-    assert tries(True) == [[(["pie"], True), (["faint"], False), (["eye"], False)]]  # no idioms
+    assert tries(True) == [[(["pie"], True), (["faint"], False), eyes, (["pan"], True)]]
     assert not [*in_turn([pie], "Two pies.", False)]
 
 
