@@ -74,6 +74,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=8)
     parser.add_argument("--minutes", type=float, default=1.5)
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--learn", type=float, help="minutes of the policy, instead of --steps")
     parser.add_argument("--answers", type=int, default=512)
     parser.add_argument("--rows", type=int, default=256, help="answers drawn at once")
     parser.add_argument("--group", type=int, default=8, help="of grpo: answers to a prompt")
@@ -132,7 +133,12 @@ def main() -> None:
                 dev=[str(home / "held.txt")],
                 out=home / "policy",
                 config=regard.TrainConfig(
-                    steps=args.steps, lr=args.lr, warm_up=10, eval_every=0, save_every=10**6, **fast
+                    **({"minutes": args.learn} if args.learn else {"steps": args.steps}),
+                    lr=args.lr,
+                    warm_up=10,
+                    eval_every=0,
+                    save_every=10**6,
+                    **fast,
                 ),
                 policy=regard.PolicyConfig(
                     reward=positive if args.judge else planted,
