@@ -16,9 +16,9 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 from regard.errors import RegardError, UsageError
 from regard.files import write_whole
@@ -191,8 +191,20 @@ def draw_png(figure: Any, dpi: int) -> bytes:
     return picture.getvalue()
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, shown))
 class Row:
-    """One row of a table, a dataclass too."""
+    """One row of a table: every class of rows is a frozen dataclass, without saying so."""
+
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        fields = [(name, field) for name, field in vars(cls).items() if isinstance(field, Field)]
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+        for name in ("__setattr__", "__delattr__"):  # as below: a class that says `@dataclass`
+            delattr(cls, name)  # itself is made once more, from the same fields
+        for name, field in fields:
+            setattr(cls, name, field)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data."""
@@ -239,7 +251,7 @@ class Call:
 
 
 class Result(Row):
-    """What a public function returns. Subclasses are frozen dataclasses."""
+    """What a public function returns: a frozen dataclass, as rows are."""
 
     call: ClassVar[Call | None] = None
     """The call that made it; each result of a verb has its own."""
@@ -247,7 +259,7 @@ class Result(Row):
     exit_code: ClassVar[int] = 0
     """What the command ends with; a result may say that something was not as it should be."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
         cls.__repr__ = Result.__str__  # type: ignore[assignment]
         if plot := vars(cls).get("plot"):
 
@@ -258,6 +270,7 @@ class Result(Row):
                 return figure
 
             cls.plot = shown_plot  # type: ignore[method-assign]
+        super().__init_subclass__(kw_only)
 
     def title(self) -> str:
         """The first line of the class's docstring, fields in braces filled in."""
@@ -268,7 +281,7 @@ class Result(Row):
         """What is shown, in order: lines and tables. Scalars first, then lists and nested ones."""
         pairs: list[tuple[str, str]] = []
         later: list[str | Grid] = []
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             missing = value is None and field.metadata.get("optional")
             if missing or not field.metadata.get("table", True):
@@ -318,7 +331,7 @@ class Result(Row):
 
     def table(self) -> Sequence[Row]:
         """The rows of its table; one row with the result itself where it has none."""
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, list | tuple) and value and isinstance(value[0], Row):
                 return value
@@ -372,7 +385,6 @@ class Result(Row):
         write_whole(place, data.encode(errors="backslashreplace"))
 
 
-@dataclass(frozen=True)
 class Failed(Result):
     """A text of many that could not be done; the others were."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import UsageError
@@ -12,7 +11,6 @@ from regard.result import Grid, Result, Row, shown
 BAR_WIDTH = 40  # characters of the longest bar
 
 
-@dataclass(frozen=True)
 class Band(Row):
     """What was measured where a number lies between two others."""
 
@@ -20,7 +18,6 @@ class Band(Row):
     high: int = shown(json="to", title="to")
 
 
-@dataclass(frozen=True)
 class PositionBand(Band):
     """Perplexity of tokens that have so many before them."""
 
@@ -28,7 +25,6 @@ class PositionBand(Band):
     perplexity: float = shown("{:,.2f}")
 
 
-@dataclass(frozen=True)
 class Perplexity(Result):
     """{model} on {test}."""
 
@@ -79,7 +75,6 @@ class Perplexity(Result):
             yield Grid("perplexity by position", columns, rows, left=2)
 
 
-@dataclass(frozen=True)
 class SpeechPerplexity(Result):
     """{model} on {test}."""
 
@@ -107,7 +102,6 @@ class SpeechPerplexity(Result):
         yield Grid("a transcript without fillers and restarts, and shuffled", columns, rows)
 
 
-@dataclass(frozen=True)
 class LengthBand(Band):
     """BLEU of sentences whose sources have so many words."""
 
@@ -115,7 +109,6 @@ class LengthBand(Band):
     bleu: float = shown("{:.2f}", title="BLEU")
 
 
-@dataclass(frozen=True)
 class TranslationScores(Result):
     """{model} on {test}."""
 
@@ -136,7 +129,6 @@ class TranslationScores(Result):
 # Winograd schemas -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Accuracy(Row):
     """A share of right answers with its 95 % interval (Wilson 1927)."""
 
@@ -147,7 +139,6 @@ class Accuracy(Row):
     high: float
 
 
-@dataclass(frozen=True)
 class SchemaScores(Row):
     """Right choices, one by one and in pairs."""
 
@@ -160,7 +151,6 @@ class SchemaScores(Row):
     """Schemas whose candidates score alike, counted as wrong."""
 
 
-@dataclass(frozen=True)
 class JudgedSchema(Row):
     """A sentence with a gap, and how likely each candidate makes it."""
 
@@ -172,7 +162,6 @@ class JudgedSchema(Row):
     right: bool
 
 
-@dataclass(frozen=True)
 class WinogradScores(SchemaScores, Result):
     """{model} on {file}."""
 
@@ -208,7 +197,6 @@ class WinogradScores(SchemaScores, Result):
 # Multiple choice --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class MinimalPairs(Accuracy, Result):
     """{model} on {test}: whether the acceptable sentence is likelier."""
 
@@ -218,7 +206,6 @@ class MinimalPairs(Accuracy, Result):
     test: str = shown(json=False, table=False, default="")
 
 
-@dataclass(frozen=True)
 class FewShotScore(Row):
     """Accuracy with k examples in the prompt, over orders, with bootstrap intervals."""
 
@@ -234,7 +221,6 @@ class FewShotScore(Row):
     calibrated_high: float = shown("{:.1%}", title="high")
 
 
-@dataclass(frozen=True)
 class FewShot(Result):
     """{model} on {test}."""
 
@@ -251,7 +237,6 @@ class FewShot(Result):
 # Vectors of words -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class SectionScore(Row):
     """Analogies of one section that were solved."""
 
@@ -265,7 +250,6 @@ class SectionScore(Row):
     """95 % interval (Wilson 1927)."""
 
 
-@dataclass(frozen=True)
 class AnalogyScores(SectionScore, Result):
     """Analogies by {vectors}, the question's words left out of the answers."""
 
@@ -273,7 +257,6 @@ class AnalogyScores(SectionScore, Result):
     vectors: str = shown(json=False, table=False, default="")
 
 
-@dataclass(frozen=True)
 class SimilarityScore(Result):
     """How far vectors of words agree with people."""
 
@@ -286,7 +269,6 @@ class SimilarityScore(Result):
 # Classes, tags and numbers ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class ClassScore(Row):
     """How well one class is told."""
 
@@ -298,7 +280,6 @@ class ClassScore(Row):
     """Texts or words that have it."""
 
 
-@dataclass(frozen=True)
 class ClassScores(Result):
     """Classes of {test} by {model}."""
 
@@ -349,7 +330,6 @@ class ClassScores(Result):
         return figure
 
 
-@dataclass(frozen=True)
 class NumberScores(Result):
     """Numbers of {test} by {model}."""
 
