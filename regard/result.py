@@ -1,7 +1,7 @@
 """What every public function returns: data that shows itself in a terminal, a pipe or a notebook.
 
 A result is a frozen dataclass. Its fields are its JSON; a list of `Row`s is a table; the first line
-of its docstring is its title, with fields in braces filled in. Most results need no code at all.
+of its docstring is its title, in braces fields or arguments of the call. Most results need no code.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import math
 import os
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass
 from pathlib import Path
@@ -91,6 +92,13 @@ def human(value: Any, form: Form | None = None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def name_of(value: Any) -> str:
+    """An argument in words: a path, several, or the folder that something was opened from."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(name_of, value))
+    return str(getattr(value, "path", value) or "a model")
 
 
 def human_bytes(count: float) -> str:
@@ -273,9 +281,11 @@ class Result(Row):
         super().__init_subclass__(kw_only)
 
     def title(self) -> str:
-        """The first line of the class's docstring, fields in braces filled in."""
+        """The first line of the class's docstring; in braces fields, or arguments of the call."""
         first = (type(self).__doc__ or "").strip().splitlines()[0].removesuffix(".")
-        return first.format_map(vars(self))
+        asked = {} if self.call is None else self.call.arguments
+        named = {name: name_of(value) for name, value in asked.items()}
+        return first.format_map(defaultdict(str, named | vars(self)))
 
     def parts(self) -> Iterator[str | Grid]:
         """What is shown, in order: lines and tables. Scalars first, then lists and nested ones."""

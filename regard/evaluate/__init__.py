@@ -25,6 +25,7 @@ from regard.evaluate.results import (
 )
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
+from regard.result import name_of
 from regard.verbs import (
     Count,
     EditsLike,
@@ -86,16 +87,15 @@ def lm(
     from regard.kit import Kit
 
     opened = open_text_model(model, precision, edit)
-    overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
+    overlap = check_text_overlap(name_of(model), test, _listed(train), allow_overlap)
 
     def measure(file: str | Path) -> Perplexity:
         return evaluate_text(opened, file, length, stride, by_position)
 
     with opened.edit(edit) if isinstance(opened, Kit) else nullcontext():
         if speech:
-            spoken = evaluate_speech(measure, test, current().seed)
-            return replace(spoken, overlap=overlap, model=_name(model), test=str(test))
-        return replace(measure(test), overlap=overlap, model=_name(model), test=str(test))
+            return replace(evaluate_speech(measure, test, current().seed), overlap=overlap)
+        return replace(measure(test), overlap=overlap)
 
 
 @verb
@@ -162,7 +162,7 @@ def translate(
     with progress("translating") as say, opened as translator:
         if isinstance(translator, Translator):
             check_tokenizer(translator.kit)
-        overlap = check_pair_overlap(_name(model), test, pairs, _listed(train), allow_overlap)
+        overlap = check_pair_overlap(name_of(model), test, pairs, _listed(train), allow_overlap)
 
         def tell(done: int, total: int) -> None:
             say(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
@@ -177,8 +177,6 @@ def translate(
         beams=translator.config.beams,
         overlap=overlap,
         by_length=bleu_by_length(pairs, texts, spaced) if by_length else None,
-        model=_name(model),
-        test=str(test),
     )
 
 
@@ -263,14 +261,14 @@ def regress(
 
 
 @verb
-def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> ClassScores:
+def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> ClassScores:
     """Accuracy, F1, confusion and calibration of the classes of pictures.
 
     `--save table.png` draws what was taken for what.
 
     Args:
         model: the folder `final` of `regard train image`, or any classifier of pictures.
-        data: folders, .tar, .npz, CSV or TSV, as `regard train image` reads them; several at once.
+        test: folders, .tar, .npz, CSV or TSV, as `regard train image` reads them; several at once.
         precision: of the matrix products; less is faster.
 
     Example:
@@ -282,20 +280,19 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
     from regard.loading import open_kit
     from regard.vision.picture_classes import IMAGE_RUN
 
-    files = [str(file) for file in _listed(data) or ()]
-    scores = IMAGE_RUN.score(open_kit(model, precision, text=False), files)
-    return replace(scores, model=_name(model), test=", ".join(files))
+    kit, files = open_kit(model, precision, text=False), _listed(test) or ()
+    return IMAGE_RUN.score(kit, [str(file) for file in files])
 
 
 @verb
 def graph(
-    model: ModelLike, data: Files, *, label: str | None = None, split: Split = "test"
+    model: ModelLike, test: Files, *, label: str | None = None, split: Split = "test"
 ) -> ClassScores | NumberScores:
     """Accuracy of the classes of graphs or of nodes; errors of the numbers of graphs.
 
     Args:
         model: the folder `final` of `regard train graph`, or a Kit.
-        data: files as `regard train graph` reads them.
+        test: files as `regard train graph` reads them.
         label: the column of the labels (what it was trained on, label, or the last one).
         split: which labels, of files that say so; of others all.
 
@@ -308,10 +305,10 @@ def graph(
     from regard.graphs.graph_tasks import score_graphs
     from regard.loading import open_kit
 
-    files = [str(file) for file in _listed(data) or ()]
-    scores = score_graphs(open_kit(model, text=False), files, label, split)
-    named: ClassScores | NumberScores = replace(scores, model=_name(model), test=", ".join(files))
-    return named
+    files = [str(file) for file in _listed(test) or ()]
+    kit = open_kit(model, text=False)
+    scores: ClassScores | NumberScores = score_graphs(kit, files, label, split)
+    return scores
 
 
 def _score_labels(
@@ -320,8 +317,7 @@ def _score_labels(
     from regard.loading import open_kit
     from regard.tune.prediction import score_file
 
-    scores = score_file(open_kit(model, precision), test, kind, **columns)
-    return replace(scores, model=_name(model), test=str(test))
+    return score_file(open_kit(model, precision), test, kind, **columns)
 
 
 @verb
@@ -353,7 +349,7 @@ def winograd(
     chosen, kit = read_schemas(schemas)[:count], _open_decoder(model, precision)
     with kit.edit(edit):
         scores = evaluate_schemas(kit, chosen)
-    return replace(scores, model=_name(model), file=str(schemas))
+    return replace(scores, file=str(schemas))
 
 
 @verb
@@ -389,8 +385,7 @@ def blimp(
 
     kit = _open_decoder(model, precision)
     with kit.edit(edit):
-        judged = evaluate_pairs(kit, pairs, count, score == "mean")
-    return replace(judged, model=_name(model), test=str(pairs))
+        return evaluate_pairs(kit, pairs, count, score == "mean")
 
 
 @verb
@@ -453,8 +448,7 @@ def fewshot(
         runs = {k: orders if k else 1 for k in counts}
         rows = evaluate_fewshot(kit, asked, pool, template, runs, score == "mean", current().seed)
     ((_, most),) = Counter(each.answer for each in asked).most_common(1)
-    figures = len(asked), orders, score, most / len(asked), rows
-    return FewShot(*figures, model=_name(model), test=str(test))
+    return FewShot(len(asked), orders, score, most / len(asked), rows)
 
 
 @verb
@@ -506,20 +500,20 @@ def analogies(
         $ regard evaluate analogies vectors questions-words.txt
         $ regard evaluate analogies vectors.bin questions-words.txt --json
     """
+    from regard.evaluate.multiple_choice import accuracy
     from regard.history import open_vectors
-    from regard.history.analogies import OWN, Solved, read_questions, solve, total
+    from regard.history.analogies import OWN, read_questions, solve
 
-    def score(solved: Solved) -> dict[str, Any]:
-        low, high = solved.interval()
-        return {"accuracy": solved.accuracy, **solved._asdict(), "low": low, "high": high}
-
-    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN))
-    every = total(scores)
-    if not every.asked:
-        fault = f"none of {every.skipped:,} questions has vectors for its four words"
+    solved = solve(open_vectors(vectors, matrix), read_questions(questions or OWN))
+    right, asked, skipped = (sum(column) for column in zip(*solved.values(), strict=True))
+    if not asked:
+        fault = f"none of {skipped:,} questions has vectors for its four words"
         raise DataError("solving analogies", fault, "questions in the language of the vectors")
-    sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
-    return AnalogyScores(**score(every), sections=sections, vectors=_name(vectors))
+    sections = {
+        name: SectionScore(**vars(accuracy(*counts[:2])), skipped=counts[2])
+        for name, counts in solved.items()
+    }
+    return AnalogyScores(**vars(accuracy(right, asked)), skipped=skipped, sections=sections)
 
 
 @verb
@@ -545,11 +539,6 @@ def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> S
 
 
 # Opening ----------------------------------------------------------------------------------------
-
-
-def _name(model: ModelLike | VectorsLike) -> str:
-    """A model as it was called, or the folder it was opened from."""
-    return str(getattr(model, "path", None) or model)
 
 
 def _listed(files: Files | None) -> Sequence[str | Path] | None:

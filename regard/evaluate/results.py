@@ -49,8 +49,6 @@ class Perplexity(Result):
     """How the text was cut for a model that reads so many tokens at most."""
     overlap: str | None = shown(optional=True, default=None)
     """What is known of test lines in the training data."""
-    model: str = shown(json=False, table=False, default="")
-    test: str = shown(json=False, table=False, default="")
 
     def parts(self) -> Iterator[str | Grid]:
         """The numbers, then a plot by position."""
@@ -85,8 +83,6 @@ class SpeechPerplexity(Result):
     """The words of each line in random order."""
     windows: str | None = shown(optional=True, default=None)
     overlap: str | None = shown(optional=True, default=None)
-    model: str = shown(json=False, default="")
-    test: str = shown(json=False, default="")
 
     def parts(self) -> Iterator[str | Grid]:
         """How far speech is from the written language, and from words in random order."""
@@ -122,8 +118,6 @@ class TranslationScores(Result):
     by_length: list[LengthBand] | None = shown(
         title="BLEU by words of the source", optional=True, default=None
     )
-    model: str = shown(json=False, table=False, default="")
-    test: str = shown(json=False, table=False, default="")
 
 
 # Winograd schemas -------------------------------------------------------------------------------
@@ -132,11 +126,11 @@ class TranslationScores(Result):
 class Accuracy(Row):
     """A share of right answers with its 95 % interval (Wilson 1927)."""
 
-    accuracy: float
+    accuracy: float = shown("{:.1%}")
     right: int
     asked: int
-    low: float
-    high: float
+    low: float = shown("{:.1%}")
+    high: float = shown("{:.1%}")
 
 
 class SchemaScores(Row):
@@ -169,7 +163,6 @@ class WinogradScores(SchemaScores, Result):
     schemas: list[JudgedSchema]
     pairs_at: list[tuple[int, int]]
     """Places of the two members of each pair among the schemas."""
-    model: str = shown(json=False, default="")
     file: str = shown(json=False, default="")
 
     def parts(self) -> Iterator[str | Grid]:
@@ -198,12 +191,10 @@ class WinogradScores(SchemaScores, Result):
 
 
 class MinimalPairs(Accuracy, Result):
-    """{model} on {test}: whether the acceptable sentence is likelier."""
+    """{model} on {pairs}: whether the acceptable sentence is likelier."""
 
     phenomena: dict[str, Accuracy]
     paradigms: dict[str, Accuracy]
-    model: str = shown(json=False, table=False, default="")
-    test: str = shown(json=False, table=False, default="")
 
 
 class FewShotScore(Row):
@@ -230,31 +221,22 @@ class FewShot(Result):
     majority: float = shown("{:.1%}")
     """The share of the most frequent answer; of questions with choices of their own, its place."""
     by_k: list[FewShotScore] = shown(title="examples in the prompt")
-    model: str = shown(json=False, table=False, default="")
-    test: str = shown(json=False, table=False, default="")
 
 
 # Vectors of words -------------------------------------------------------------------------------
 
 
-class SectionScore(Row):
+class SectionScore(Accuracy):
     """Analogies of one section that were solved."""
 
-    accuracy: float = shown("{:.1%}")
-    right: int = shown()
-    asked: int = shown()
-    skipped: int = shown()
+    skipped: int
     """Questions with a word that has no vector."""
-    low: float = shown("{:.1%}")
-    high: float = shown("{:.1%}")
-    """95 % interval (Wilson 1927)."""
 
 
 class AnalogyScores(SectionScore, Result):
     """Analogies by {vectors}, the question's words left out of the answers."""
 
     sections: dict[str, SectionScore] = shown()
-    vectors: str = shown(json=False, table=False, default="")
 
 
 class SimilarityScore(Result):
@@ -298,8 +280,6 @@ class ClassScores(Result):
     classes: list[ClassScore]
     confusion: list[list[int]] | None = shown(table=False, default=None)
     """How often a class (row) was called each class (column); None of several labels."""
-    model: str = shown(json=False, table=False, default="")
-    test: str = shown(json=False, table=False, default="")
 
     def parts(self) -> Iterator[str | Grid]:
         """Figures, classes, and what was taken for what."""
@@ -310,24 +290,14 @@ class ClassScores(Result):
             yield Grid("confusion: rows are what it is, columns what was said", ("", *names), rows)
 
     def plot(self) -> Any:
-        """The confusion table as a matplotlib figure, each row as shares."""
-        from matplotlib.figure import Figure
+        """What is (down) taken for what (across), as shares of each row."""
+        from regard.look.picture import draw_map
 
         if self.confusion is None:
             raise UsageError("drawing a picture", "several labels a text", "one class a text")
-        names, size = [row.name for row in self.classes], max(3.0, 0.4 * len(self.classes))
-        figure = Figure(figsize=(size + 1.5, size))
-        axes = figure.subplots()
+        names = [row.name for row in self.classes]
         shares = [[cell / max(sum(row), 1) for cell in row] for row in self.confusion]
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        for y, row in enumerate(self.confusion):
-            for x, cell in enumerate(row):
-                color = "white" if shares[y][x] > 0.5 else "black"
-                axes.text(x, y, str(cell), ha="center", va="center", color=color, fontsize=8)
-        axes.set_xticks(range(len(names)), names, rotation=90)
-        axes.set_yticks(range(len(names)), names)
-        axes.set(xlabel="said", ylabel="is", title=f"{self.accuracy:.1%} right")
-        return figure
+        return draw_map(shares, names, names, ("said", "share of what it is"))
 
 
 class NumberScores(Result):
@@ -340,5 +310,3 @@ class NumberScores(Result):
     mae: float
     """Mean absolute error."""
     count: int
-    model: str = shown(json=False, table=False, default="")
-    test: str = shown(json=False, table=False, default="")

@@ -89,45 +89,34 @@ def analogy(
 
 @verb
 def cluster(
-    source: VectorsLike,
+    text: File,
     *,
     k: Count,
-    brown: bool = False,
     top: Count = 10,
     tokens: Literal["words", "spaced"] = "words",
     lower: bool = False,
     min_count: Count = 5,
-    matrix: Matrix = "in",
 ) -> Clusters:
-    """Words in classes: k-means of vectors, or Brown's clusters of a text.
+    """Words of a text in classes, by the words beside them (Brown 1992).
 
     Args:
-        source: vectors, clustered by k-means; with `brown` a text.
+        text: a text, compressed or not.
         k: clusters.
-        brown: cluster the words of a text by their neighbours (Brown 1992).
         top: words of each that are shown.
-        tokens: of a text: words and marks apart, or what stands between blanks.
+        tokens: words and marks apart, or what stands between blanks.
         lower: read the text in lower case.
-        min_count: rarer words of the text are left out.
-        matrix: of vectors: of words as inputs, or as what is predicted.
+        min_count: rarer words are left out.
 
     Example:
-        >>> regard.history.cluster("tale.txt", k=50, brown=True).classes[0].words
-        $ regard history cluster vectors --k 50
-        $ regard history cluster tale.txt --k 50 --brown --save classes.json
-        $ regard history cluster tale.txt --k 20 --brown --min-count 2 --json
+        >>> regard.history.cluster("tale.txt", k=50).classes[0].words
+        $ regard history cluster tale.txt --k 50
+        $ regard history cluster tale.txt --k 50 --lower --save classes.json
+        $ regard history cluster tale.txt --k 20 --min-count 2 --json
     """
-    from regard.errors import UsageError
-    from regard.history.clusters import cluster_text, cluster_vectors
+    from regard.history.clusters import cluster_text
     from regard.history.word2vec import read_texts
 
-    if not brown:
-        return cluster_vectors(open_vectors(source, matrix), k, str(source), top)
-    if not isinstance(source, str | Path) or Path(source).is_dir():
-        fix = "give the text that the vectors were trained on, or leave --brown out"
-        raise UsageError("clustering", f"--brown, but {source} holds vectors", "a text", fix)
-    corpus = read_texts(source, tokens, lower, min_count)
-    return cluster_text(corpus, k, str(source), top)
+    return cluster_text(read_texts(text, tokens, lower, min_count), k, top)
 
 
 def open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:

@@ -37,18 +37,16 @@ class Cluster(Row):
     """Words of one class, the frequent ones first."""
 
     label: str
-    """Of Brown's clusters the way from the root of the tree, in bits; else a number."""
+    """The way from the root of the tree to the class, in bits."""
     words: list[str]
 
 
 class Clusters(Result):
-    """{vocabulary:,} words of {source}, {way}."""
+    """{vocabulary:,} words of {text}."""
 
-    way: str
     k: int
     vocabulary: int
     classes: list[Cluster]
-    source: str = shown(json=False, default="")
     top: int = shown(json=False, default=10)
     """Words of each that are shown."""
 
@@ -56,7 +54,7 @@ class Clusters(Result):
         """The first words of each class, and how many it has."""
         rows = [
             (row.label, " ".join(row.words[: self.top]), f"{len(row.words):,}")
-            for row in sorted(self.classes, key=lambda row: (self.way != "brown") * len(row.label))
+            for row in self.classes
         ]
         yield Grid(self.title(), ("label", "words", ""), rows, left=2)
 

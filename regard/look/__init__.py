@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from regard.look import results
+from regard.result import name_of
 from regard.verbs import (
     MOST,
     Bound,
@@ -428,11 +429,6 @@ def gradients(
     from regard.look.gradient_reach import KINDS, compare_fresh
 
     return compare_fresh(kinds or KINDS, length, rows, dim, depth)
-
-
-def name_of(model: ModelLike) -> str:
-    """A model as it was called, or the folder it was opened from."""
-    return str(getattr(model, "path", model) or "a model")
 
 
 def _read_pairs(

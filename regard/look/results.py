@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -120,19 +120,6 @@ class HeadEffects(NamedTuple):
     """(blocks, heads, P, 5)"""
 
 
-class PairEffects(NamedTuple):
-    """What becomes of forecasts when two heads are switched off together."""
-
-    heads: Sequence[tuple[tuple[str, int, int], ...]]
-    """Of each pair stack, block and head; those that do most alone."""
-    changes: Array
-    """(pairs, P): of the same positions as effects of one head."""
-    tokens: Array
-    """(pairs, P, 5)"""
-    probabilities: Array
-    """(pairs, P, 5)"""
-
-
 class DescribedHead(Row):
     """A head as it is listed."""
 
@@ -156,7 +143,6 @@ class AttentionMaps(Result):
     """The forecast is of the whole text, not of positions."""
     effects: dict[str, HeadEffects] = field(default_factory=dict)
     """By stack; empty where they were not asked for."""
-    pairs: PairEffects | None = None
     words: dict[int, str] = field(default_factory=dict)
     """How the tokens or classes of forecasts are spelt."""
     heading: str = "attention"
@@ -601,7 +587,8 @@ class PatchEffects(Result):
         from regard.look.picture import draw_map
 
         values = {effect.site: effect.effect for effect in self.effects}
-        return draw_map(*site_grid(values), self.over)
+        across = {"heads": "head", "mlps": "", "stream": "position"}[self.over]
+        return draw_map(*site_grid(values), (across, "share of the difference"))
 
 
 def site_grid(values: Mapping[Site, float]) -> tuple[list[list[float]], list[str], list[str]]:
@@ -706,7 +693,7 @@ class Circuit(Result):
         heads = {site: effect for site, effect in self.effects.items() if site.head is not None}
         rows, taps, across = site_grid(heads)
         kept = [(taps.index(n.tap), n.head) for n in self.nodes if n.head is not None]
-        return draw_map(rows, taps, across, "heads", kept)
+        return draw_map(rows, taps, across, ("head", "share of the difference"), kept)
 
 
 # Indirect objects -------------------------------------------------------------------------------
