@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.ambient import current, progress
 from regard.errors import DataError, UsageError
-from regard.evaluate.results import (
-    AnalogyScores,
-    ClassScores,
-    FewShot,
-    MinimalPairs,
-    NumberScores,
-    Perplexity,
-    SectionScore,
-    SimilarityScore,
-    SpeechPerplexity,
-    TranslationScores,
-    WinogradScores,
-)
+from regard.evaluate import results
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
 from regard.result import name_of
@@ -59,7 +47,7 @@ def lm(
     speech: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> Perplexity | SpeechPerplexity:
+) -> results.Perplexity | results.SpeechPerplexity:
     """Perplexity, bits per token and bits per byte of a text.
 
     Test lines that stand in the training data are an error.
@@ -89,7 +77,7 @@ def lm(
     opened = open_text_model(model, precision, edit)
     overlap = check_text_overlap(name_of(model), test, _listed(train), allow_overlap)
 
-    def measure(file: str | Path) -> Perplexity:
+    def measure(file: str | Path) -> results.Perplexity:
         return evaluate_text(opened, file, length, stride, by_position)
 
     with opened.edit(edit) if isinstance(opened, Kit) else nullcontext():
@@ -112,7 +100,7 @@ def translate(
     strict: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> TranslationScores:
+) -> results.TranslationScores:
     """BLEU and chrF of translations, with sacrebleu's signatures.
 
     Test pairs of which a side stands in the training data are an error.
@@ -171,7 +159,7 @@ def translate(
     texts = [" ".join(document.translations[0].text.split()) for document in documents]
     spaced = not isinstance(translator, Translator)  # models that count words put blanks between
     scores = bleu_chrf(texts, [target for _, target in pairs], spaced)
-    return TranslationScores(
+    return results.TranslationScores(
         *scores,
         lines=len(pairs),
         beams=translator.config.beams,
@@ -188,7 +176,7 @@ def classify(
     text: str | None = None,
     label: str | None = None,
     precision: Precision = "auto",
-) -> ClassScores:
+) -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the classes of texts.
 
     `--save table.png` draws what was taken for what.
@@ -206,13 +194,13 @@ def classify(
         $ regard evaluate classify run/final mails.csv --text body --label topic --json
         $ regard evaluate classify run/final test.tsv --save confusion.png
     """
-    scores: ClassScores = _score_labels("classify", **locals())
+    scores: results.ClassScores = _score_labels("classify", **locals())
     return scores
 
 
 @verb
 @takes(classify)
-def tag(*args: Any, **named: Any) -> ClassScores:
+def tag(*args: Any, **named: Any) -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the tags of words.
 
     Args:
@@ -228,7 +216,7 @@ def tag(*args: Any, **named: Any) -> ClassScores:
         $ regard evaluate tag run/final test.conllu --label xpos --json
         $ regard evaluate tag run/final test.jsonl --save confusion.png
     """
-    scores: ClassScores = _score_labels("tag", *args, **named)
+    scores: results.ClassScores = _score_labels("tag", *args, **named)
     return scores
 
 
@@ -240,7 +228,7 @@ def regress(
     text: str | None = None,
     label: str | None = None,
     precision: Precision = "auto",
-) -> NumberScores:
+) -> results.NumberScores:
     """Correlations and errors of the numbers of texts.
 
     Args:
@@ -256,12 +244,12 @@ def regress(
         $ regard evaluate regress run/final prices.csv --label price
         $ regard evaluate regress run/final test.tsv --json
     """
-    scores: NumberScores = _score_labels("regress", **locals())
+    scores: results.NumberScores = _score_labels("regress", **locals())
     return scores
 
 
 @verb
-def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> ClassScores:
+def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the classes of pictures.
 
     `--save table.png` draws what was taken for what.
@@ -287,7 +275,7 @@ def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> Cl
 @verb
 def graph(
     model: ModelLike, test: Files, *, label: str | None = None, split: Split = "test"
-) -> ClassScores | NumberScores:
+) -> results.ClassScores | results.NumberScores:
     """Accuracy of the classes of graphs or of nodes; errors of the numbers of graphs.
 
     Args:
@@ -307,7 +295,7 @@ def graph(
 
     files = [str(file) for file in _listed(test) or ()]
     kit = open_kit(model, text=False)
-    scores: ClassScores | NumberScores = score_graphs(kit, files, label, split)
+    scores: results.ClassScores | results.NumberScores = score_graphs(kit, files, label, split)
     return scores
 
 
@@ -328,7 +316,7 @@ def winograd(
     count: Count | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> WinogradScores:
+) -> results.WinogradScores:
     """Which noun does the pronoun mean? Accuracy on single schemas and on pairs.
 
     Args:
@@ -361,7 +349,7 @@ def blimp(
     score: Literal["sum", "mean"] = "sum",
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> MinimalPairs:
+) -> results.MinimalPairs:
     """Minimal pairs: is the acceptable sentence likelier than the other (Warstadt 2020)?
 
     Sentences are read after the token that begins texts, where the tokenizer has one.
@@ -402,7 +390,7 @@ def fewshot(
     score: Literal["sum", "mean"] = "sum",
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> FewShot:
+) -> results.FewShot:
     """Multiple choice by log-probability, with k examples in the prompt (Brown 2020).
 
     Each order draws other examples; accuracy has an interval over orders and questions. The
@@ -448,7 +436,7 @@ def fewshot(
         runs = {k: orders if k else 1 for k in counts}
         rows = evaluate_fewshot(kit, asked, pool, template, runs, score == "mean", current().seed)
     ((_, most),) = Counter(each.answer for each in asked).most_common(1)
-    return FewShot(len(asked), orders, score, most / len(asked), rows)
+    return results.FewShot(len(asked), orders, score, most / len(asked), rows)
 
 
 @verb
@@ -486,7 +474,7 @@ def analogies(
     questions: File | None = None,
     *,
     matrix: Matrix = "in",
-) -> AnalogyScores:
+) -> results.AnalogyScores:
     """Share of analogies that vectors of words solve.
 
     Args:
@@ -510,14 +498,16 @@ def analogies(
         fault = f"none of {skipped:,} questions has vectors for its four words"
         raise DataError("solving analogies", fault, "questions in the language of the vectors")
     sections = {
-        name: SectionScore(**vars(accuracy(*counts[:2])), skipped=counts[2])
+        name: results.SectionScore(**vars(accuracy(*counts[:2])), skipped=counts[2])
         for name, counts in solved.items()
     }
-    return AnalogyScores(**vars(accuracy(right, asked)), skipped=skipped, sections=sections)
+    return results.AnalogyScores(**vars(accuracy(right, asked)), skipped=skipped, sections=sections)
 
 
 @verb
-def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> SimilarityScore:
+def similarity(
+    vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in"
+) -> results.SimilarityScore:
     """How far vectors of words agree with people on what is alike (Spearman's rank correlation).
 
     Args:
@@ -535,7 +525,7 @@ def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> S
     from regard.history.analogies import agree, read_similarity
 
     agreement = agree(open_vectors(vectors, matrix), read_similarity(pairs))
-    return SimilarityScore(*agreement)
+    return results.SimilarityScore(*agreement)
 
 
 # Opening ----------------------------------------------------------------------------------------

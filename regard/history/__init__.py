@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from regard.history import results
 from regard.history.config import Alphabet
-from regard.history.results import (
-    Analogy,
-    Clusters,
-    Entropy,
-    Guesses,
-    Ladder,
-    Lookup,
-    Neighbours,
-    Samples,
-)
 from regard.verbs import FILES, Amount, Count, File, ModelLike, verb
 
 if TYPE_CHECKING:
@@ -39,7 +30,7 @@ Matrix = Literal["in", "out"]
 @verb
 def neighbours(
     vectors: VectorsLike, word: str, *, top: Count = 10, matrix: Matrix = "in"
-) -> Neighbours:
+) -> results.Neighbours:
     """The words nearest to a word.
 
     Args:
@@ -54,7 +45,7 @@ def neighbours(
         $ regard history neighbours vectors.bin king --top 20
         $ regard history neighbours vectors king --matrix out --json
     """
-    return Neighbours(word, open_vectors(vectors, matrix).neighbours(word, top))
+    return results.Neighbours(word, open_vectors(vectors, matrix).neighbours(word, top))
 
 
 @verb
@@ -66,7 +57,7 @@ def analogy(
     *,
     top: Count = 10,
     matrix: Matrix = "in",
-) -> Analogy:
+) -> results.Analogy:
     """Man is to woman as king is to whom? By vectors of words.
 
     Args:
@@ -84,7 +75,7 @@ def analogy(
         $ regard history analogy vectors man woman king --top 3 --json
     """
     answers = open_vectors(vectors, matrix).analogy(a, b, c, top)
-    return Analogy([a, b, c], [a, b, c], answers)
+    return results.Analogy([a, b, c], [a, b, c], answers)
 
 
 @verb
@@ -96,7 +87,7 @@ def cluster(
     tokens: Literal["words", "spaced"] = "words",
     lower: bool = False,
     min_count: Count = 5,
-) -> Clusters:
+) -> results.Clusters:
     """Words of a text in classes, by the words beside them (Brown 1992).
 
     Args:
@@ -138,7 +129,7 @@ def entropy(
     order: Count = 6,
     alphabet: Alphabet | None = None,
     letters: Count | None = None,
-) -> Entropy:
+) -> results.Entropy:
     """Bits per letter of a text: Shannon's F0 … FN, and what an arithmetic coder reaches.
 
     Args:
@@ -170,7 +161,7 @@ def guess(
     orders: list[Count] | None = None,
     letters: Count | None = None,
     alphabet: Alphabet = "27",
-) -> Guesses:
+) -> results.Guesses:
     """Shannon's game: guess a text letter by letter, beside the models.
 
     Args:
@@ -212,7 +203,7 @@ def sample(
     *,
     orders: list[Count] | None = None,
     max_new: Count = 40,
-) -> Samples:
+) -> results.Samples:
     """Texts drawn by the smoothed probabilities of n-grams of every order, side by side.
 
     Args:
@@ -237,7 +228,9 @@ def sample(
 
 
 @verb
-def lookup(query: str, titles: Lines, *, top: Count = 5, sharpness: Amount = 20.0) -> Lookup:
+def lookup(
+    query: str, titles: Lines, *, top: Count = 5, sharpness: Amount = 20.0
+) -> results.Lookup:
     """Look titles up softly: attention of a query to keys, each a vector of its letters.
 
     Args:
@@ -274,7 +267,7 @@ def ladder(
     min_count: Count = 2,
     dim: Count = 128,
     watts: Amount | None = None,
-) -> Ladder:
+) -> results.Ladder:
     """Train every rung from counting words to the Transformer.
 
     Args:
