@@ -213,7 +213,7 @@ def explain(
         target: the word, or class, that is explained (the likeliest); of an encoder-decoder, how
             its answer begins: the next word is explained.
         against: explain why the target and not this one: the difference of both.
-        method: how; rollout and flow follow attention through all layers.
+        method: how; rollout follows attention through all layers.
         compare: all methods, how faithful each is, and how they agree.
         steps: points of the path of ig, more where they are too few.
         samples: texts that lime runs (1000); orders that shap draws (all up to 15 tokens, then

@@ -395,7 +395,7 @@ class Extraction(Result):
 
 # Attribution ------------------------------------------------------------------------------------
 
-Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout", "flow"]
+Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout"]
 BAR = 10  # characters of the longest bar
 
 
@@ -423,7 +423,7 @@ class MethodScores(Result):
     orders: int | None = shown(lambda n: f"{n:,}" if n else "all", optional=True, default=None)
     """Of SHAP; 0 where all subsets were run."""
     share: float | None = shown("{:.1%}", title="attention here", optional=True, default=None)
-    """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""
+    """Of the attention that is on these tokens."""
     deletion: float | None = shown(optional=True, default=None)
     """Area under the curve of the goal while tokens are deleted by their scores: small is
     faithful. Measured where methods are compared."""

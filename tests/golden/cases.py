@@ -400,7 +400,7 @@ CASES = [
     Case("look-lens-picture", "look lens {vit} 'the cat'"),
     *(
         Case(f"explain-{method}", f"look explain {{gpt2}} 'the cat sat on' --method {method}")
-        for method in ("gradient", "ig", "shap", "attention", "rollout", "flow")
+        for method in ("gradient", "ig", "shap", "attention", "rollout")
     ),
     Case("explain-lime", "look explain {bert} 'the <mask> sat' --method lime --samples 50"),
     Case("explain-compare", "look explain {gpt2} 'the cat sat' --compare --samples 50"),
