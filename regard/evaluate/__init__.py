@@ -536,13 +536,13 @@ def _listed(files: Files | None) -> Sequence[str | Path] | None:
     return [files] if isinstance(files, str | Path) else files
 
 
-def _open_decoder(model: ModelLike, precision: Precision) -> Kit:
+def _open_decoder(model: ModelLike, precision: Precision, expected: str = "a decoder") -> Kit:
     """A network that predicts texts from left to right."""
     from regard.loading import open_kit, wrong_network
 
     kit = open_kit(model, precision)
     if kit.model.decoder is None or kit.model.encoder is not None:
-        raise wrong_network("predicting a text", kit, "a decoder")
+        raise wrong_network("predicting a text", kit, expected)
     return kit
 
 
@@ -552,7 +552,6 @@ def open_text_model(
     """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
     from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
-    from regard.loading import open_kit, wrong_network
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
     if isinstance(model, NgramModel):
@@ -560,8 +559,6 @@ def open_text_model(
     kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
     if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
         return NgramModel.open(Path(model))
-    kit = open_kit(model, precision)
-    if kit.model.decoder is None or kit.model.encoder is not None:
-        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
+    kit = _open_decoder(model, precision, "a decoder, or n-grams")
     check_tokenizer(kit)
     return kit

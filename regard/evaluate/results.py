@@ -132,6 +132,9 @@ class Accuracy(Row):
     low: float = shown("{:.1%}")
     high: float = shown("{:.1%}")
 
+    def __str__(self) -> str:
+        return f"{self.accuracy:.1%} ({self.low:.1%} to {self.high:.1%}) of {self.asked:,}"
+
 
 class SchemaScores(Row):
     """Right choices, one by one and in pairs."""
@@ -139,9 +142,9 @@ class SchemaScores(Row):
     single: Accuracy
     pairs: Accuracy
     """Of pairs both members must be right."""
-    alone: int
+    alone: int = shown(title="not in pairs")
     """Schemas without their twin: not counted in pairs."""
-    ties: int
+    ties: int = shown(title="ties, counted as wrong")
     """Schemas whose candidates score alike, counted as wrong."""
 
 
@@ -157,34 +160,13 @@ class JudgedSchema(Row):
 
 
 class WinogradScores(SchemaScores, Result):
-    """{model} on {file}."""
+    """{model} on {file}; chance is 50 % of single schemas and 25 % of pairs."""
 
     groups: dict[str, SchemaScores]
-    schemas: list[JudgedSchema]
-    pairs_at: list[tuple[int, int]]
+    schemas: list[JudgedSchema] = shown(table=False)
+    pairs_at: list[tuple[int, int]] = shown(table=False)
     """Places of the two members of each pair among the schemas."""
-    file: str = shown(json=False, default="")
-
-    def parts(self) -> Iterator[str | Grid]:
-        """Single and pair accuracy of each group and of all."""
-        named = [*self.groups.items()] if len(self.groups) > 1 else []
-        rows = [
-            (
-                name,
-                kind,
-                f"{share.accuracy:.1%}",
-                f"{share.low:.1%} to {share.high:.1%}",
-                f"{share.right:,}",
-                f"{share.asked:,}",
-            )
-            for name, scores in [*named, ("all", self)]
-            for kind, share in (("single", scores.single), ("pairs", scores.pairs))
-        ]
-        columns = "", "", "accuracy", "95 % interval", "right", "of"
-        yield Grid(self.title(), columns, rows, left=2)
-        ties = f"; {self.ties:,} ties, counted as wrong" if self.ties else ""
-        chance = "chance is 50 % of single schemas and 25 % of pairs"
-        yield f"{self.alone:,} schemas without their pair are not in the pairs{ties}; {chance}"
+    file: str = shown(json=False, table=False, default="")
 
 
 # Multiple choice --------------------------------------------------------------------------------

@@ -91,26 +91,15 @@ class TaskRow(Row):
 
     name: str
     level: str
-    chance: float
+    chance: float = shown("{:.0%}")
     published: dict[str, float]
 
 
 class Languages(Result):
     """Languages and tasks by their names."""
 
-    languages: list[LanguageRow]
-    tasks: list[TaskRow]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """A table of each."""
-        yield grid_of("languages (dyck-K and dyck-K-depth-D too)", self.languages)
-        title = "tasks, with the published best accuracy at lengths 41 to 500 (per cent)"
-        columns = ("task", "level", "chance", "RNN", "stack", "tape", "Transformer", "LSTM")
-        scores = [
-            (t.name, t.level, f"{100 * t.chance:.0f}", *(f"{x:.1f}" for x in t.published.values()))
-            for t in self.tasks
-        ]
-        yield Grid(title, columns, scores, left=2)
+    languages: list[LanguageRow] = shown(title="languages (dyck-K and dyck-K-depth-D too)")
+    tasks: list[TaskRow] = shown(title="tasks, with the published best at lengths 41 to 500 (%)")
 
 
 class LengthRun(Row):

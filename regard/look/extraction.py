@@ -76,10 +76,7 @@ def extract_corpus(
             "model": name,
             "position": selection.position,
             "tokens_of": "source" if selection.source else "target" if pair else "text",
-            "texts": counts.texts,
-            "tokens": counts.tokens,
-            "skipped": counts.skipped,
-            "short": counts.short,
+            **vars(counts),
         }
         sizes = writer.finish(about)
     if counts.skipped > FAULTS:

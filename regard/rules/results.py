@@ -133,17 +133,27 @@ class Counterfactuals(Result):
     """How often replacing a symbol changes the network's answer, for each symbol."""
 
 
+class SymbolLink(Row):
+    """How many times as much weight as an equal share of it goes from a symbol to another."""
+
+    query: str
+    key: str
+    lift: float
+
+    def __str__(self) -> str:
+        return f"{self.query} → {self.key} ×{self.lift:.1f}"
+
+
 class HeadUse(Row):
     """What a head does for the decision, and where it looks."""
 
     block: int
     head: int
-    kept: float
+    kept: float = shown("{:.0%}", title="margin left")
     """Share of the margin that is left when its output is its mean over words."""
-    flips: float
+    flips: float = shown("{:.0%}", title="answers changed")
     """Share of decisions that change then."""
-    looks: list[tuple[str, str, float]]
-    """From symbol, to symbol, how many times as much weight as an equal share of it."""
+    looks: list[SymbolLink] = shown(title="looks most")
 
 
 class NeuralStudy(Result):
@@ -161,23 +171,12 @@ class NeuralStudy(Result):
     """Share of fresh strings on which it says what the rule says; None without a rule."""
     edits: Counterfactuals = shown()
     automaton: ExtractedAutomaton = shown()
-    heads: list[HeadUse] = shown(table=False)
+    heads: list[HeadUse] = shown(title="what is left without a head (its mean instead)")
     rule: str = shown(json=False, table=False)
 
     def parts(self) -> Iterator[str | Grid]:
-        """Accuracies, edits and the automaton, then the heads."""
+        """Accuracies, edits, the automaton and the heads, then the automaton as DOT."""
         yield from super().parts()
-        rows = [
-            [
-                f"{use.block}.{use.head}",
-                f"{use.kept:.0%}",
-                f"{use.flips:.0%}",
-                ", ".join(f"{a} → {b} ×{lift:.1f}" for a, b, lift in use.looks),
-            ]
-            for use in self.heads
-        ]
-        columns = ["head", "margin left", "answers changed", "looks most, beside an equal share"]
-        yield Grid("what is left without a head (its mean instead)", columns, rows)
         if self.automaton.dot is not None:
             yield f"\nautomaton of the network (DOT)\n{self.automaton.dot}"
 
