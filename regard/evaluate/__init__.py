@@ -14,17 +14,7 @@ from regard.evaluate import results
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
 from regard.result import name_of
-from regard.verbs import (
-    Count,
-    EditsLike,
-    File,
-    Files,
-    ModelLike,
-    Natural,
-    Precision,
-    takes,
-    verb,
-)
+from regard.verbs import Count, EditsLike, File, Files, ModelLike, Natural, Precision, takes, verb
 
 Split = Literal["train", "valid", "test"]
 QUESTION = "Question: {question}\nAnswer: {answer}"
@@ -441,11 +431,7 @@ def fewshot(
 
 @verb
 def ioi(
-    model: ModelLike,
-    *,
-    count: Count = 64,
-    heads: bool = False,
-    top: Count = 5,
+    model: ModelLike, *, count: Count = 64, heads: bool = False, top: Count = 5
 ) -> IndirectObjects:
     """Who is the indirect object? Logit difference, and the heads that find out (Wang 2022).
 
@@ -470,10 +456,7 @@ def ioi(
 
 @verb
 def analogies(
-    vectors: VectorsLike,
-    questions: File | None = None,
-    *,
-    matrix: Matrix = "in",
+    vectors: VectorsLike, questions: File | None = None, *, matrix: Matrix = "in"
 ) -> results.AnalogyScores:
     """Share of analogies that vectors of words solve.
 

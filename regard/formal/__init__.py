@@ -24,11 +24,7 @@ MAX_LENGTH = 2000
 
 @verb
 def make(
-    language: str,
-    *,
-    length: str | int = "1-20",
-    count: Count = 10,
-    negatives: Natural = 0,
+    language: str, *, length: str | int = "1-20", count: Count = 10, negatives: Natural = 0
 ) -> results.DrawnWords:
     """Draw words of a language, each of a length as likely as any other, and non-members.
 

@@ -50,13 +50,7 @@ def neighbours(
 
 @verb
 def analogy(
-    vectors: VectorsLike,
-    a: str,
-    b: str,
-    c: str,
-    *,
-    top: Count = 10,
-    matrix: Matrix = "in",
+    vectors: VectorsLike, a: str, b: str, c: str, *, top: Count = 10, matrix: Matrix = "in"
 ) -> results.Analogy:
     """Man is to woman as king is to whom? By vectors of words.
 

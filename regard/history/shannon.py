@@ -62,13 +62,7 @@ def measure_entropy(
         ids = model.encode(text)
         coded.append(code_text(model.name, ids, model.predictor, text, model.unknown(ids)))
     return Entropy(
-        str(file),
-        chosen,
-        len(read.symbols),
-        len(text),
-        *estimates,
-        SHANNON.get(chosen),
-        coded,
+        str(file), chosen, len(read.symbols), len(text), *estimates, SHANNON.get(chosen), coded
     )
 
 

@@ -287,12 +287,7 @@ def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
 
 # Edits as commands write them ---------------------------------------------------------------------
 
-OPTIONS = {
-    "zero": (),
-    "mean": (),
-    "add": ("file", "minus", "scale"),
-    "patch": ("file",),
-}
+OPTIONS = {"zero": (), "mean": (), "add": ("file", "minus", "scale"), "patch": ("file",)}
 """Each kind of edit, and the options it has beside the choices."""
 CHOICES = ("head", "position", "neuron")
 FORM = f"TAP={'|'.join(OPTIONS)}[,head=N+N][,position=N][,neuron=N][,file=F][,minus=F][,scale=X]"

@@ -111,10 +111,7 @@ def group_texts(
 
 
 def read_corpus(
-    kit: Kit,
-    texts: Iterable[str | RegardError],
-    selection: Selection,
-    counts: CorpusCounts,
+    kit: Kit, texts: Iterable[str | RegardError], selection: Selection, counts: CorpusCounts
 ) -> Iterator[TextIds]:
     """Texts as ids; one that cannot be read is told, the others are done."""
     limits = [max_tokens_of(kit, DOING)]

@@ -40,12 +40,7 @@ class WordLine(NamedTuple):
 
 
 def study_word(
-    kit: Kit,
-    name: str,
-    word: str,
-    files: Sequence[str | Path],
-    layer: str | None,
-    top: int,
+    kit: Kit, name: str, word: str, files: Sequence[str | Path], layer: str | None, top: int
 ) -> WordSenses:
     """Cosines and neighbours of a word's vectors, a file for each sense."""
     left = list[LeftOut]()
