@@ -19,8 +19,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import DataError
-
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -125,7 +123,7 @@ class Ngrams:
 
     def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
         """log p of each id (T,) given those before it; NaN at the start of a sentence."""
-        words = check_ids(ids, self.vocab)
+        words = np.asarray(ids, np.int64)
         fresh = words == self.start if self.start is not None else np.zeros(len(words), np.bool_)
         first = self.levels[0].logprob[words]
         total = np.where(np.isnan(first), self.base, first)
@@ -151,19 +149,8 @@ class Ngrams:
         return numbers
 
 
-def check_ids(ids: Sequence[int] | NDArray[np.integer], vocab: int) -> Ids:
-    """Ids as an array, all of them known."""
-    words = np.asarray(ids, np.int64)
-    if len(words) and not 0 <= words.min() <= words.max() < vocab:
-        problem = f"ids from {words.min()} to {words.max()}"
-        raise DataError("scoring by n-grams", problem, f"0 to {vocab - 1}")
-    return words
-
-
 def count_ngrams(ids: Ids, vocab: int, order: int, start: int | None = None) -> list[Counts]:
     """The n-grams of a text up to a length, none over the beginning of a sentence (`start`)."""
-    if not len(ids):
-        raise DataError("counting n-grams", "an empty text", "at least one word")
     nothing, all_ids = np.zeros(vocab, np.int64), np.arange(vocab)
     levels = [Counts(nothing, all_ids, nothing, np.bincount(ids, minlength=vocab))]
     fresh = ids == start if start is not None else np.zeros(len(ids), np.bool_)
