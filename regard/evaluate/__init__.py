@@ -49,7 +49,7 @@ def lm(
         allow_overlap: evaluate even so, and mark the numbers.
         length: tokens of a window (what the model was made for, at most 1024).
         stride: tokens between windows (as length: they do not overlap).
-        by_position: perplexity by the number of tokens before, as a plot.
+        by_position: perplexity by the number of tokens before; `--save curve.png` draws it.
         speech: a transcript as spoken, without fillers and restarts, and shuffled.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.

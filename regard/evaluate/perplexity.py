@@ -96,9 +96,8 @@ def evaluate_speech(
     with TemporaryDirectory() as folder:
         files = versions(test, Path(folder), seed)
         measured = {name: measure(file) for name, file in files.items()}
-    windows = measured["spoken"].windows
     rows = {name: replace(row, windows=None) for name, row in measured.items()}
-    return SpeechPerplexity(rows["spoken"], rows["cleaned"], rows["shuffled"], windows)
+    return SpeechPerplexity(rows, measured["spoken"].windows)
 
 
 def describe_likelihood(measured: TextLikelihood, tokenizer: Tokenizer) -> Perplexity:

@@ -8,8 +8,6 @@ from typing import Any
 from regard.errors import UsageError
 from regard.result import Grid, Result, Row, shown
 
-BAR_WIDTH = 40  # characters of the longest bar
-
 
 class Band(Row):
     """What was measured where a number lies between two others."""
@@ -44,58 +42,40 @@ class Perplexity(Result):
     """Without those; `perplexity` has them as one word of the vocabulary."""
     impossible: int | None = shown(optional=True, default=None)
     """Tokens of probability 0, of n-grams without smoothing."""
-    by_position: list[PositionBand] | None = shown(table=False, optional=True, default=None)
+    by_position: list[PositionBand] | None = shown(
+        title="by tokens before", optional=True, default=None
+    )
     windows: str | None = shown(optional=True, default=None)
     """How the text was cut for a model that reads so many tokens at most."""
     overlap: str | None = shown(optional=True, default=None)
     """What is known of test lines in the training data."""
 
     def parts(self) -> Iterator[str | Grid]:
-        """The numbers, then a plot by position."""
+        """The numbers, and what they compare with."""
         yield from super().parts()
         if self.unknown:
             yield (
                 f"{self.unknown:,} of {self.tokens:,} tokens are unknown words: compare the "
                 "perplexity with that of models of this vocabulary only, bits per byte with all"
             )
-        if self.by_position:
-            most = max(band.perplexity for band in self.by_position)
-            rows = [
-                (
-                    f"{band.low:,} to {band.high:,}",
-                    "█" * max(1, round(BAR_WIDTH * band.perplexity / most)),
-                    f"{band.perplexity:,.2f}",
-                    f"{band.tokens:,}",
-                )
-                for band in self.by_position
-            ]
-            columns = "tokens before", "", "perplexity", "tokens"
-            yield Grid("perplexity by position", columns, rows, left=2)
+
+    def plot(self) -> Any:
+        """Perplexity by how many tokens stand before, from band to band."""
+        from regard.look.picture import draw_curves
+
+        if self.by_position is None:
+            raise UsageError("drawing a picture", "no bands of positions", fix="--by-position")
+        curve = {"perplexity": [band.perplexity for band in self.by_position]}
+        return draw_curves(curve, "band: twice as many tokens before as in the last", "perplexity")
 
 
 class SpeechPerplexity(Result):
     """{model} on {test}."""
 
-    spoken: Perplexity
-    cleaned: Perplexity
-    """Without fillers and restarts."""
-    shuffled: Perplexity
-    """The words of each line in random order."""
+    texts: dict[str, Perplexity] = shown(title="a transcript, cleaned of fillers, and shuffled")
+    """spoken; cleaned: without fillers and restarts; shuffled: words of a line in random order."""
     windows: str | None = shown(optional=True, default=None)
     overlap: str | None = shown(optional=True, default=None)
-
-    def parts(self) -> Iterator[str | Grid]:
-        """How far speech is from the written language, and from words in random order."""
-        known = [(n, v) for n, v in (("windows", self.windows), ("overlap", self.overlap)) if v]
-        yield Grid(self.title(), ("", ""), known, left=2)
-        names = "perplexity", "bits_per_token", "bits_per_byte"
-        versions = {"spoken": self.spoken, "cleaned": self.cleaned, "shuffled": self.shuffled}
-        rows = [
-            (name, *(f"{getattr(text, one):,.3f}" for one in names), f"{text.tokens:,}")
-            for name, text in versions.items()
-        ]
-        columns = "", "perplexity", "bits per token", "bits per byte", "tokens"
-        yield Grid("a transcript without fillers and restarts, and shuffled", columns, rows)
 
 
 class LengthBand(Band):

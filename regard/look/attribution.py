@@ -202,11 +202,10 @@ def random_areas(
 ) -> tuple[float, float]:
     """The mean areas of random orders: what a method without any idea reaches."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = [
-        deletion_and_insertion(goal, torch.rand(count, generator=generator)) for _ in range(orders)
-    ]
-    deletion = sum(curves.deletion_area for curves in drawn) / orders
-    return deletion, sum(curves.insertion_area for curves in drawn) / orders
+    drawn = (torch.rand(count, generator=generator) for _ in range(orders))
+    areas = [deletion_and_insertion(goal, scores)[2:] for scores in drawn]
+    deletion, insertion = (sum(each) / orders for each in zip(*areas, strict=True))
+    return deletion, insertion
 
 
 def spearman(a: Tensor, b: Tensor) -> float:

@@ -314,14 +314,9 @@ def parse_edits(edits: Edits | Sequence[str]) -> Edits:
 def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     """One edit from its words."""
     check_known(kind, OPTIONS, PARSING, f"{kind!r} in {text!r}")
+    values = dict(option.partition("=")[::2] for option in options)
     known = (*CHOICES, *OPTIONS[kind])
-    values = {}
-    for option in options:
-        name, _, value = option.partition("=")
-        if name not in known or not value:
-            expected = f"{', '.join(f'{n}=' for n in known)} after {kind}"
-            raise UsageError(PARSING, f"{option!r} in {text!r}", expected)
-        values[name] = value
+    check_names(values, known, PARSING, f"{', '.join(f'{n}=' for n in known)} after {kind}")
 
     def numbers(name: str) -> list[int]:
         parts = values[name].split("+")
