@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.kit import Kit
     from regard.loading import build, load
     from regard.look.activation_store import Extracted
-    from regard.look.edits import add, mean, patch, resample, zero
+    from regard.look.edits import add, mean, patch, zero
     from regard.model import info, models, plan
     from regard.model.batch import onehot
     from regard.native import doctor
@@ -83,7 +83,6 @@ __all__ = [
     "plan",
     "predict",
     "replay",
-    "resample",
     "score",
     "settings",
     "taps",

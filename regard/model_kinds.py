@@ -44,8 +44,7 @@ NGRAMS = Kind(
 VECTORS = Kind(
     "vectors of words",
     "regard train w2v, or a file of word2vec's",
-    ("history neighbours", "history analogy", "history cluster")
-    + ("evaluate analogies", "evaluate similarity"),
+    ("history neighbours", "history analogy") + ("evaluate analogies", "evaluate similarity"),
 )
 TRANSLATOR = Kind(
     "a translator that counts words",

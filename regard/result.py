@@ -1,7 +1,7 @@
 """What every public function returns: data that shows itself in a terminal, a pipe or a notebook.
 
 A result is a frozen dataclass. Its fields are its JSON; a list of `Row`s is a table; the first line
-of its docstring is its title, with fields in braces filled in. Most results need no code at all.
+of its docstring is its title, in braces fields or arguments of the call. Most results need no code.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import json
 import math
 import os
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 from regard.errors import RegardError, UsageError
 from regard.files import write_whole
@@ -91,6 +92,13 @@ def human(value: Any, form: Form | None = None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def name_of(value: Any) -> str:
+    """An argument in words: a path, several, or the folder that something was opened from."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(name_of, value))
+    return str(getattr(value, "path", value) or "a model")
 
 
 def human_bytes(count: float) -> str:
@@ -191,8 +199,20 @@ def draw_png(figure: Any, dpi: int) -> bytes:
     return picture.getvalue()
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field, shown))
 class Row:
-    """One row of a table, a dataclass too."""
+    """One row of a table: every class of rows is a frozen dataclass, without saying so."""
+
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
+        fields = [(name, field) for name, field in vars(cls).items() if isinstance(field, Field)]
+        dataclass(frozen=True, kw_only=kw_only)(cls)
+        for name in ("__setattr__", "__delattr__"):  # as below: a class that says `@dataclass`
+            delattr(cls, name)  # itself is made once more, from the same fields
+        for name, field in fields:
+            setattr(cls, name, field)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data."""
@@ -239,7 +259,7 @@ class Call:
 
 
 class Result(Row):
-    """What a public function returns. Subclasses are frozen dataclasses."""
+    """What a public function returns: a frozen dataclass, as rows are."""
 
     call: ClassVar[Call | None] = None
     """The call that made it; each result of a verb has its own."""
@@ -247,7 +267,7 @@ class Result(Row):
     exit_code: ClassVar[int] = 0
     """What the command ends with; a result may say that something was not as it should be."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, kw_only: bool = False) -> None:
         cls.__repr__ = Result.__str__  # type: ignore[assignment]
         if plot := vars(cls).get("plot"):
 
@@ -258,17 +278,20 @@ class Result(Row):
                 return figure
 
             cls.plot = shown_plot  # type: ignore[method-assign]
+        super().__init_subclass__(kw_only)
 
     def title(self) -> str:
-        """The first line of the class's docstring, fields in braces filled in."""
+        """The first line of the class's docstring; in braces fields, or arguments of the call."""
         first = (type(self).__doc__ or "").strip().splitlines()[0].removesuffix(".")
-        return first.format_map(vars(self))
+        asked = {} if self.call is None else self.call.arguments
+        named = {name: name_of(value) for name, value in asked.items()}
+        return first.format_map(defaultdict(str, named | vars(self)))
 
     def parts(self) -> Iterator[str | Grid]:
         """What is shown, in order: lines and tables. Scalars first, then lists and nested ones."""
         pairs: list[tuple[str, str]] = []
         later: list[str | Grid] = []
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             missing = value is None and field.metadata.get("optional")
             if missing or not field.metadata.get("table", True):
@@ -318,7 +341,7 @@ class Result(Row):
 
     def table(self) -> Sequence[Row]:
         """The rows of its table; one row with the result itself where it has none."""
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if isinstance(value, list | tuple) and value and isinstance(value[0], Row):
                 return value
@@ -372,7 +395,6 @@ class Result(Row):
         write_whole(place, data.encode(errors="backslashreplace"))
 
 
-@dataclass(frozen=True)
 class Failed(Result):
     """A text of many that could not be done; the others were."""
 

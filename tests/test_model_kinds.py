@@ -46,7 +46,6 @@ COMMANDS = {
     "look explain": ("look", "explain", "M", "the cat"),
     "history neighbours": ("history", "neighbours", "M", "cat"),
     "history analogy": ("history", "analogy", "M", "the", "cat", "a"),
-    "history cluster": ("history", "cluster", "M", "--k", "2"),
     "evaluate similarity": ("evaluate", "similarity", "M", "text"),
     "evaluate analogies": ("evaluate", "analogies", "M"),
     "embed": ("embed", "M", "--word", "cat", "--files", "text"),
@@ -118,7 +117,6 @@ def test_a_network_where_only_counts_will_do(models):
         "history sample",
         "history neighbours",
         "history analogy",
-        "history cluster",
         "export arpa",
     ):
         words = [models / "own" if word == "M" else word for word in COMMANDS[verb]]

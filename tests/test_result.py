@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 
 import pytest
 import torch
@@ -123,7 +123,6 @@ def test_values_as_people_read_them(value, text):
     assert human(value) == text
 
 
-@dataclass(frozen=True)
 class Size(Row):
     """A size."""
 
@@ -131,7 +130,6 @@ class Size(Row):
     note: str | None = None
 
 
-@dataclass(frozen=True)
 class Sizes(Result):
     """Sizes."""
 
@@ -154,3 +152,16 @@ def test_a_row_is_shown_upright_and_named_rows_are_a_table():
         "  b  1.5 KiB     –",
     ]
     assert "cells   3" in str(Sizes(Size(1), {}, cells=3))
+
+
+def test_rows_are_frozen_dataclasses_whether_they_say_so_or_not():
+    for row in (Near("queen", 0.8), Size(3, "a")):
+        assert row == type(row)(**vars(row)) and hash(row) == hash(type(row)(**vars(row)))
+        with pytest.raises(FrozenInstanceError, match="cannot assign"):
+            row.secret = 2
+
+    class Named(Row, kw_only=True):
+        word: str
+
+    with pytest.raises(TypeError, match="positional"):
+        Named("all")

@@ -10,32 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.ambient import current, progress
 from regard.errors import DataError, UsageError
-from regard.evaluate.results import (
-    AnalogyScores,
-    ClassScores,
-    FewShot,
-    MinimalPairs,
-    NumberScores,
-    Perplexity,
-    SectionScore,
-    SimilarityScore,
-    SpeechPerplexity,
-    TranslationScores,
-    WinogradScores,
-)
+from regard.evaluate import results
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
-from regard.verbs import (
-    Count,
-    EditsLike,
-    File,
-    Files,
-    ModelLike,
-    Natural,
-    Precision,
-    takes,
-    verb,
-)
+from regard.result import name_of
+from regard.verbs import Count, EditsLike, File, Files, ModelLike, Natural, Precision, takes, verb
 
 Split = Literal["train", "valid", "test"]
 QUESTION = "Question: {question}\nAnswer: {answer}"
@@ -58,7 +37,7 @@ def lm(
     speech: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> Perplexity | SpeechPerplexity:
+) -> results.Perplexity | results.SpeechPerplexity:
     """Perplexity, bits per token and bits per byte of a text.
 
     Test lines that stand in the training data are an error.
@@ -70,7 +49,7 @@ def lm(
         allow_overlap: evaluate even so, and mark the numbers.
         length: tokens of a window (what the model was made for, at most 1024).
         stride: tokens between windows (as length: they do not overlap).
-        by_position: perplexity by the number of tokens before, as a plot.
+        by_position: perplexity by the number of tokens before; `--save curve.png` draws it.
         speech: a transcript as spoken, without fillers and restarts, and shuffled.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -86,16 +65,15 @@ def lm(
     from regard.kit import Kit
 
     opened = open_text_model(model, precision, edit)
-    overlap = check_text_overlap(_name(model), test, _listed(train), allow_overlap)
+    overlap = check_text_overlap(name_of(model), test, _listed(train), allow_overlap)
 
-    def measure(file: str | Path) -> Perplexity:
+    def measure(file: str | Path) -> results.Perplexity:
         return evaluate_text(opened, file, length, stride, by_position)
 
     with opened.edit(edit) if isinstance(opened, Kit) else nullcontext():
         if speech:
-            spoken = evaluate_speech(measure, test, current().seed)
-            return replace(spoken, overlap=overlap, model=_name(model), test=str(test))
-        return replace(measure(test), overlap=overlap, model=_name(model), test=str(test))
+            return replace(evaluate_speech(measure, test, current().seed), overlap=overlap)
+        return replace(measure(test), overlap=overlap)
 
 
 @verb
@@ -112,7 +90,7 @@ def translate(
     strict: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> TranslationScores:
+) -> results.TranslationScores:
     """BLEU and chrF of translations, with sacrebleu's signatures.
 
     Test pairs of which a side stands in the training data are an error.
@@ -162,7 +140,7 @@ def translate(
     with progress("translating") as say, opened as translator:
         if isinstance(translator, Translator):
             check_tokenizer(translator.kit)
-        overlap = check_pair_overlap(_name(model), test, pairs, _listed(train), allow_overlap)
+        overlap = check_pair_overlap(name_of(model), test, pairs, _listed(train), allow_overlap)
 
         def tell(done: int, total: int) -> None:
             say(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
@@ -171,14 +149,12 @@ def translate(
     texts = [" ".join(document.translations[0].text.split()) for document in documents]
     spaced = not isinstance(translator, Translator)  # models that count words put blanks between
     scores = bleu_chrf(texts, [target for _, target in pairs], spaced)
-    return TranslationScores(
+    return results.TranslationScores(
         *scores,
         lines=len(pairs),
         beams=translator.config.beams,
         overlap=overlap,
         by_length=bleu_by_length(pairs, texts, spaced) if by_length else None,
-        model=_name(model),
-        test=str(test),
     )
 
 
@@ -190,7 +166,7 @@ def classify(
     text: str | None = None,
     label: str | None = None,
     precision: Precision = "auto",
-) -> ClassScores:
+) -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the classes of texts.
 
     `--save table.png` draws what was taken for what.
@@ -208,13 +184,13 @@ def classify(
         $ regard evaluate classify run/final mails.csv --text body --label topic --json
         $ regard evaluate classify run/final test.tsv --save confusion.png
     """
-    scores: ClassScores = _score_labels("classify", **locals())
+    scores: results.ClassScores = _score_labels("classify", **locals())
     return scores
 
 
 @verb
 @takes(classify)
-def tag(*args: Any, **named: Any) -> ClassScores:
+def tag(*args: Any, **named: Any) -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the tags of words.
 
     Args:
@@ -230,7 +206,7 @@ def tag(*args: Any, **named: Any) -> ClassScores:
         $ regard evaluate tag run/final test.conllu --label xpos --json
         $ regard evaluate tag run/final test.jsonl --save confusion.png
     """
-    scores: ClassScores = _score_labels("tag", *args, **named)
+    scores: results.ClassScores = _score_labels("tag", *args, **named)
     return scores
 
 
@@ -242,7 +218,7 @@ def regress(
     text: str | None = None,
     label: str | None = None,
     precision: Precision = "auto",
-) -> NumberScores:
+) -> results.NumberScores:
     """Correlations and errors of the numbers of texts.
 
     Args:
@@ -258,19 +234,19 @@ def regress(
         $ regard evaluate regress run/final prices.csv --label price
         $ regard evaluate regress run/final test.tsv --json
     """
-    scores: NumberScores = _score_labels("regress", **locals())
+    scores: results.NumberScores = _score_labels("regress", **locals())
     return scores
 
 
 @verb
-def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> ClassScores:
+def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the classes of pictures.
 
     `--save table.png` draws what was taken for what.
 
     Args:
         model: the folder `final` of `regard train image`, or any classifier of pictures.
-        data: folders, .tar, .npz, CSV or TSV, as `regard train image` reads them; several at once.
+        test: folders, .tar, .npz, CSV or TSV, as `regard train image` reads them; several at once.
         precision: of the matrix products; less is faster.
 
     Example:
@@ -282,20 +258,19 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
     from regard.loading import open_kit
     from regard.vision.picture_classes import IMAGE_RUN
 
-    files = [str(file) for file in _listed(data) or ()]
-    scores = IMAGE_RUN.score(open_kit(model, precision, text=False), files)
-    return replace(scores, model=_name(model), test=", ".join(files))
+    kit, files = open_kit(model, precision, text=False), _listed(test) or ()
+    return IMAGE_RUN.score(kit, [str(file) for file in files])
 
 
 @verb
 def graph(
-    model: ModelLike, data: Files, *, label: str | None = None, split: Split = "test"
-) -> ClassScores | NumberScores:
+    model: ModelLike, test: Files, *, label: str | None = None, split: Split = "test"
+) -> results.ClassScores | results.NumberScores:
     """Accuracy of the classes of graphs or of nodes; errors of the numbers of graphs.
 
     Args:
         model: the folder `final` of `regard train graph`, or a Kit.
-        data: files as `regard train graph` reads them.
+        test: files as `regard train graph` reads them.
         label: the column of the labels (what it was trained on, label, or the last one).
         split: which labels, of files that say so; of others all.
 
@@ -308,10 +283,10 @@ def graph(
     from regard.graphs.graph_tasks import score_graphs
     from regard.loading import open_kit
 
-    files = [str(file) for file in _listed(data) or ()]
-    scores = score_graphs(open_kit(model, text=False), files, label, split)
-    named: ClassScores | NumberScores = replace(scores, model=_name(model), test=", ".join(files))
-    return named
+    files = [str(file) for file in _listed(test) or ()]
+    kit = open_kit(model, text=False)
+    scores: results.ClassScores | results.NumberScores = score_graphs(kit, files, label, split)
+    return scores
 
 
 def _score_labels(
@@ -320,8 +295,7 @@ def _score_labels(
     from regard.loading import open_kit
     from regard.tune.prediction import score_file
 
-    scores = score_file(open_kit(model, precision), test, kind, **columns)
-    return replace(scores, model=_name(model), test=str(test))
+    return score_file(open_kit(model, precision), test, kind, **columns)
 
 
 @verb
@@ -332,7 +306,7 @@ def winograd(
     count: Count | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> WinogradScores:
+) -> results.WinogradScores:
     """Which noun does the pronoun mean? Accuracy on single schemas and on pairs.
 
     Args:
@@ -353,7 +327,7 @@ def winograd(
     chosen, kit = read_schemas(schemas)[:count], _open_decoder(model, precision)
     with kit.edit(edit):
         scores = evaluate_schemas(kit, chosen)
-    return replace(scores, model=_name(model), file=str(schemas))
+    return replace(scores, file=str(schemas))
 
 
 @verb
@@ -365,7 +339,7 @@ def blimp(
     score: Literal["sum", "mean"] = "sum",
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> MinimalPairs:
+) -> results.MinimalPairs:
     """Minimal pairs: is the acceptable sentence likelier than the other (Warstadt 2020)?
 
     Sentences are read after the token that begins texts, where the tokenizer has one.
@@ -389,8 +363,7 @@ def blimp(
 
     kit = _open_decoder(model, precision)
     with kit.edit(edit):
-        judged = evaluate_pairs(kit, pairs, count, score == "mean")
-    return replace(judged, model=_name(model), test=str(pairs))
+        return evaluate_pairs(kit, pairs, count, score == "mean")
 
 
 @verb
@@ -407,7 +380,7 @@ def fewshot(
     score: Literal["sum", "mean"] = "sum",
     precision: Precision = "auto",
     edit: EditsLike = (),
-) -> FewShot:
+) -> results.FewShot:
     """Multiple choice by log-probability, with k examples in the prompt (Brown 2020).
 
     Each order draws other examples; accuracy has an interval over orders and questions. The
@@ -453,17 +426,12 @@ def fewshot(
         runs = {k: orders if k else 1 for k in counts}
         rows = evaluate_fewshot(kit, asked, pool, template, runs, score == "mean", current().seed)
     ((_, most),) = Counter(each.answer for each in asked).most_common(1)
-    figures = len(asked), orders, score, most / len(asked), rows
-    return FewShot(*figures, model=_name(model), test=str(test))
+    return results.FewShot(len(asked), orders, score, most / len(asked), rows)
 
 
 @verb
 def ioi(
-    model: ModelLike,
-    *,
-    count: Count = 64,
-    heads: bool = False,
-    top: Count = 5,
+    model: ModelLike, *, count: Count = 64, heads: bool = False, top: Count = 5
 ) -> IndirectObjects:
     """Who is the indirect object? Logit difference, and the heads that find out (Wang 2022).
 
@@ -488,11 +456,8 @@ def ioi(
 
 @verb
 def analogies(
-    vectors: VectorsLike,
-    questions: File | None = None,
-    *,
-    matrix: Matrix = "in",
-) -> AnalogyScores:
+    vectors: VectorsLike, questions: File | None = None, *, matrix: Matrix = "in"
+) -> results.AnalogyScores:
     """Share of analogies that vectors of words solve.
 
     Args:
@@ -506,24 +471,26 @@ def analogies(
         $ regard evaluate analogies vectors questions-words.txt
         $ regard evaluate analogies vectors.bin questions-words.txt --json
     """
+    from regard.evaluate.multiple_choice import accuracy
     from regard.history import open_vectors
-    from regard.history.analogies import OWN, Solved, read_questions, solve, total
+    from regard.history.analogies import OWN, read_questions, solve
 
-    def score(solved: Solved) -> dict[str, Any]:
-        low, high = solved.interval()
-        return {"accuracy": solved.accuracy, **solved._asdict(), "low": low, "high": high}
-
-    scores = solve(open_vectors(vectors, matrix), read_questions(questions or OWN))
-    every = total(scores)
-    if not every.asked:
-        fault = f"none of {every.skipped:,} questions has vectors for its four words"
+    solved = solve(open_vectors(vectors, matrix), read_questions(questions or OWN))
+    right, asked, skipped = (sum(column) for column in zip(*solved.values(), strict=True))
+    if not asked:
+        fault = f"none of {skipped:,} questions has vectors for its four words"
         raise DataError("solving analogies", fault, "questions in the language of the vectors")
-    sections = {name: SectionScore(**score(solved)) for name, solved in scores.items()}
-    return AnalogyScores(**score(every), sections=sections, vectors=_name(vectors))
+    sections = {
+        name: results.SectionScore(**vars(accuracy(*counts[:2])), skipped=counts[2])
+        for name, counts in solved.items()
+    }
+    return results.AnalogyScores(**vars(accuracy(right, asked)), skipped=skipped, sections=sections)
 
 
 @verb
-def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> SimilarityScore:
+def similarity(
+    vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in"
+) -> results.SimilarityScore:
     """How far vectors of words agree with people on what is alike (Spearman's rank correlation).
 
     Args:
@@ -541,15 +508,10 @@ def similarity(vectors: VectorsLike, pairs: File, *, matrix: Matrix = "in") -> S
     from regard.history.analogies import agree, read_similarity
 
     agreement = agree(open_vectors(vectors, matrix), read_similarity(pairs))
-    return SimilarityScore(*agreement)
+    return results.SimilarityScore(*agreement)
 
 
 # Opening ----------------------------------------------------------------------------------------
-
-
-def _name(model: ModelLike | VectorsLike) -> str:
-    """A model as it was called, or the folder it was opened from."""
-    return str(getattr(model, "path", None) or model)
 
 
 def _listed(files: Files | None) -> Sequence[str | Path] | None:
@@ -557,13 +519,13 @@ def _listed(files: Files | None) -> Sequence[str | Path] | None:
     return [files] if isinstance(files, str | Path) else files
 
 
-def _open_decoder(model: ModelLike, precision: Precision) -> Kit:
+def _open_decoder(model: ModelLike, precision: Precision, expected: str = "a decoder") -> Kit:
     """A network that predicts texts from left to right."""
     from regard.loading import open_kit, wrong_network
 
     kit = open_kit(model, precision)
     if kit.model.decoder is None or kit.model.encoder is not None:
-        raise wrong_network("predicting a text", kit, "a decoder")
+        raise wrong_network("predicting a text", kit, expected)
     return kit
 
 
@@ -573,7 +535,6 @@ def open_text_model(
     """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
     from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
-    from regard.loading import open_kit, wrong_network
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
     if isinstance(model, NgramModel):
@@ -581,8 +542,6 @@ def open_text_model(
     kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
     if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
         return NgramModel.open(Path(model))
-    kit = open_kit(model, precision)
-    if kit.model.decoder is None or kit.model.encoder is not None:
-        raise wrong_network("predicting a text", kit, "a decoder, or n-grams")
+    kit = _open_decoder(model, precision, "a decoder, or n-grams")
     check_tokenizer(kit)
     return kit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from regard.ambient import note
 from regard.data.duplicates import WORDS, overlap, pair_overlap
@@ -16,44 +15,36 @@ from regard.files import file_hash
 from regard.receipt import changed_files, find_in_run, read_receipt, training_files
 
 
-class TrainingFiles(NamedTuple):
-    """What a model was trained on."""
-
-    files: list[str]
-    lacking: str = ""
-    """What is known to be missing from `files`, in words."""
-
-
-def find_training_files(model: str, train: Sequence[str | Path] | None) -> TrainingFiles:
-    """The files that were named, else those in the receipt of the model's run."""
+def find_training_files(model: str, train: Sequence[str | Path] | None) -> tuple[list[str], str]:
+    """The files that were named, else those in the receipt of the model's run; what they lack."""
     if train is not None:
-        return TrainingFiles([str(file) for file in train])
+        return [str(file) for file in train], ""
     place = find_in_run(Path(model))
     if place is None:
         note("no --train: whether the test data was trained on is not known")
-        return TrainingFiles([], "not checked")
+        return [], "not checked"
     data = training_files(read_receipt(place))
     wrong = changed_files(data)
     note(f"{place}: trained on {', '.join(data) or 'nothing'}")
     if not wrong:
-        return TrainingFiles(list(data))
+        return list(data), ""
     lacking = "not checked: " + "; ".join(f"{name}: {why}" for name, why in wrong.items())
     note(f"overlap {lacking}")
-    return TrainingFiles([name for name in data if name not in wrong], lacking)
+    return [name for name in data if name not in wrong], lacking
 
 
 def check_text_overlap(
     model: str, test: str | Path, train: Sequence[str | Path] | None, allow: bool
 ) -> str:
     """What is known of lines of a test text, or the file itself, among the training data."""
-    trained, overlaps = find_training_files(model, train), dict[str, Overlap]()
-    if trained.files:
-        before = {file_hash(path) for path in find_files(trained.files)}
+    (trained, lacking), overlaps = find_training_files(model, train), dict[str, Overlap]()
+    if trained:
+        before = {file_hash(path) for path in find_files(trained)}
         same = [file_hash(path) in before for path in find_files(test)]
-        lines = overlap(read_lines(trained.files), read_lines(test), WORDS)
+        lines = overlap(read_lines(trained), read_lines(test), WORDS)
         overlaps[f"lines of {WORDS} words or more"] = lines
         overlaps["whole files"] = Overlap(sum(same), len(same), ())
-    return judge_overlap(overlaps, trained, test, allow)
+    return judge_overlap(overlaps, len(trained), lacking, test, allow)
 
 
 def check_pair_overlap(
@@ -64,23 +55,22 @@ def check_pair_overlap(
     allow: bool,
 ) -> str:
     """What is known of test pairs among the training data, by source, target and pair."""
-    trained, overlaps = find_training_files(model, train), dict[str, Overlap]()
-    if trained.files:
-        overlaps = pair_overlap(all_pairs(trained.files), pairs)
-    return judge_overlap(overlaps, trained, test, allow)
+    (trained, lacking), overlaps = find_training_files(model, train), dict[str, Overlap]()
+    if trained:
+        overlaps = pair_overlap(all_pairs(trained), pairs)
+    return judge_overlap(overlaps, len(trained), lacking, test, allow)
 
 
 def judge_overlap(
-    overlaps: Mapping[str, Overlap], trained: TrainingFiles, test: str | Path, allow: bool
+    overlaps: Mapping[str, Overlap], files: int, lacking: str, test: str | Path, allow: bool
 ) -> str:
     """What is known of overlap with the training data; stops where a score would be none."""
     if not overlaps:
-        return trained.lacking
+        return lacking
     if not any(each.found for each in overlaps.values()):
         if not all(each.total for each in overlaps.values()):
             return f"not checked: no test line has {WORDS} words or more"
-        some = f"none in {len(trained.files)} files; {trained.lacking}"
-        return some if trained.lacking else "none"
+        return f"none in {files} files; {lacking}" if lacking else "none"
     parts = []
     for name, each in overlaps.items():
         where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -15,7 +16,7 @@ from regard.data.speech import versions
 from regard.data.statistics import check_finite, perplexity
 from regard.data.text_files import read_lines, read_pieces
 from regard.data.token_store import fingerprint
-from regard.decode.scoring import Counted, stream_logprobs, window_logprobs, windows
+from regard.decode.scoring import stream_logprobs, window_logprobs, windows
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import Perplexity, PositionBand, SpeechPerplexity
 from regard.history.ngram_model import NgramModel, TextLikelihood, spelt_bytes
@@ -56,26 +57,34 @@ def evaluate_text(
         raise UsageError(DOING, fault, "no --stride: nothing is cut off")
     stride = stride or length
     apart = "do not overlap" if stride == length else f"begin {stride} apart"
-    tokens, bands, known = TokenStream(model, test), Bands(), 0.0
+    tokens, known = TokenStream(model, test), 0.0
+    # By bands of positions (#42): band n is 2^(n−1) + 1 to 2^n tokens before.
+    sums, counts = defaultdict[int, float](float), Counter[int]()
     logprobs = stream_logprobs if carries else window_logprobs
     with progress("evaluating") as say:
         say("first window")
         for group in logprobs(model.model, tokens.windows(length, stride)):
             for counted in group:
-                at = sum(bands.counts)
+                at = counts.total()
                 flags = tokens.known[at : at + len(counted.logprobs)]
                 known += sum(compress(counted.logprobs, flags))
-                bands.add([counted])
-            say(f"{sum(bands.counts):,} tokens")
-    total, count = sum(bands.sums), sum(bands.counts)
+                for before, value in enumerate(counted.logprobs, counted.before):
+                    sums[(before - 1).bit_length()] += value
+                    counts[(before - 1).bit_length()] += 1
+            say(f"{counts.total():,} tokens")
+    total, count = sum(sums.values()), counts.total()
     if count == 0:
         raise DataError(DOING, f"{tokens.tokens} tokens in {test}", "2 tokens or more")
     check_finite(DOING, [total])
     unknown = count - sum(tokens.known)
     measured = TextLikelihood(total, count, tokens.bytes, known, unknown, tokens.spelt)
+    bands = [
+        PositionBand(2**band // 2 + 1, 2**band, own, perplexity(-sums[band] / own))
+        for band, own in sorted(counts.items())
+    ]
     return replace(
         describe_likelihood(measured, model.text_tokenizer),
-        by_position=bands.rows() if by_position else None,
+        by_position=bands if by_position else None,
         windows="none: the state goes on" if carries else f"{length} tokens; they {apart}",
     )
 
@@ -87,9 +96,8 @@ def evaluate_speech(
     with TemporaryDirectory() as folder:
         files = versions(test, Path(folder), seed)
         measured = {name: measure(file) for name, file in files.items()}
-    windows = measured["spoken"].windows
     rows = {name: replace(row, windows=None) for name, row in measured.items()}
-    return SpeechPerplexity(rows["spoken"], rows["cleaned"], rows["shuffled"], windows)
+    return SpeechPerplexity(rows, measured["spoken"].windows)
 
 
 def describe_likelihood(measured: TextLikelihood, tokenizer: Tokenizer) -> Perplexity:
@@ -126,33 +134,6 @@ def check_tokenizer(kit: Kit) -> None:
     else:
         return
     raise DataError(f"evaluating {path}", fault, "the tokenizer that the model was trained with")
-
-
-class Bands:
-    """Log-probabilities by how many tokens stand before, in bands of doubling width (#42)."""
-
-    def __init__(self) -> None:
-        self.sums: list[float] = []
-        self.counts: list[int] = []
-
-    def add(self, group: Iterable[Counted]) -> None:
-        """Take in the tokens of some windows; band n is 2^(n−1) + 1 to 2^n tokens before."""
-        for counted in group:
-            for before, value in enumerate(counted.logprobs, counted.before):
-                band = (before - 1).bit_length()
-                missing = band + 1 - len(self.sums)
-                self.sums += [0.0] * missing
-                self.counts += [0] * missing
-                self.sums[band] += value
-                self.counts[band] += 1
-
-    def rows(self) -> list[PositionBand]:
-        """Perplexity of each band that holds a token."""
-        return [
-            PositionBand(2**band // 2 + 1, 2**band, count, perplexity(-total / count))
-            for band, (total, count) in enumerate(zip(self.sums, self.counts, strict=True))
-            if count
-        ]
 
 
 class TokenStream:

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from regard.ambient import current, track
 from regard.errors import DataError, UsageError
-from regard.formal.results import (
-    Automaton,
-    DrawnWords,
-    LanguageRow,
-    Languages,
-    LengthRuns,
-    Membership,
-    TaskRow,
-    TestedLine,
-)
+from regard.formal import results
 from regard.verbs import Amount, Count, File, Natural, verb
 
 if TYPE_CHECKING:
@@ -33,12 +24,8 @@ MAX_LENGTH = 2000
 
 @verb
 def make(
-    language: str,
-    *,
-    length: str | int = "1-20",
-    count: Count = 10,
-    negatives: Natural = 0,
-) -> DrawnWords:
+    language: str, *, length: str | int = "1-20", count: Count = 10, negatives: Natural = 0
+) -> results.DrawnWords:
     """Draw words of a language, each of a length as likely as any other, and non-members.
 
     Args:
@@ -75,7 +62,7 @@ def make(
         opened.join(opened.stranger(rng.randint(low, high), rng, near=n % 2 == 0))
         for n in track(range(negatives), "drawing non-members")
     ]
-    return DrawnWords(opened.name, opened.kind, current().seed, members, others)
+    return results.DrawnWords(opened.name, opened.kind, current().seed, members, others)
 
 
 def _read_lengths(length: str | int) -> tuple[int, int]:
@@ -91,7 +78,7 @@ def _read_lengths(length: str | int) -> tuple[int, int]:
 
 
 @verb
-def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> Membership:
+def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> results.Membership:
     """Say of each line whether it is in a language.
 
     Args:
@@ -116,16 +103,16 @@ def test(language: str, lines: Lines = "-", *, top: Natural = 40) -> Membership:
     for number, text in enumerate(track(texts, "testing lines"), 1):
         if text.strip():
             member = opened.accepts(opened.split(text))
-            tested.append(TestedLine(text.strip(), member, number))
+            tested.append(results.TestedLine(text.strip(), member, number))
     if not tested:
         raise DataError(f"reading {lines}", "no lines with words", "a word a line (ε: empty)")
     members, blank = sum(line.member for line in tested), len(texts) - len(tested)
     others = len(tested) - members
-    return Membership(opened.name, opened.kind, members, others, blank, tested, top)
+    return results.Membership(opened.name, opened.kind, members, others, blank, tested, top)
 
 
 @verb
-def draw(language: str) -> Automaton:
+def draw(language: str) -> results.Automaton:
     """The smallest automaton of a regular language, as DOT.
 
     Args:
@@ -148,11 +135,11 @@ def draw(language: str) -> Automaton:
         raise UsageError("drawing an automaton", problem, "a regular language", fix)
     dfa = opened.source.minimise()
     sizes = len(dfa.moves), len(dfa.moves) - len(dfa.live)
-    return Automaton(opened.name, *sizes, dot(dfa), dfa)
+    return results.Automaton(opened.name, *sizes, dot(dfa), dfa)
 
 
 @verb
-def list() -> Languages:
+def list() -> results.Languages:
     """The languages by name, and the tasks of length generalisation.
 
     Example:
@@ -171,10 +158,12 @@ def list() -> Languages:
     for one in map(find_language, MAKERS):
         length = next(n for n in (6, 8, 5, 4) if one.has(n))
         example = one.join(one.member(length, Random(1)))
-        row = LanguageRow(one.name, one.kind, one.summary, [*one.alphabet], example)
+        row = results.LanguageRow(one.name, one.kind, one.summary, [*one.alphabet], example)
         languages.append(row)
-    tasks = [TaskRow(t.name, t.level, t.chance, t.published._asdict()) for t in TASKS.values()]
-    return Languages(languages, tasks)
+    tasks = [
+        results.TaskRow(t.name, t.level, t.chance, t.published._asdict()) for t in TASKS.values()
+    ]
+    return results.Languages(languages, tasks)
 
 
 @verb
@@ -188,7 +177,7 @@ def learn(
     test_length: Count = 500,
     seeds: Count = 1,
     count: Count = 64,
-) -> LengthRuns:
+) -> results.LengthRuns:
     """Train on short sequences of a task, test on long ones (Delétang et al. 2023).
 
     Args:
@@ -220,4 +209,4 @@ def learn(
             for seed in range(current().seed, current().seed + seeds):
                 lengths = train_length, test_length
                 runs.append(run_task(task, model, seed, steps, lr, lengths, count))
-    return LengthRuns(runs)
+    return results.LengthRuns(runs)

@@ -15,7 +15,7 @@ from itertools import count
 from random import Random
 from typing import TypeVar
 
-from regard.errors import DataError, ResourceError
+from regard.errors import ResourceError
 
 MAX_STATES = 200_000  # that `explore` makes before it gives up
 
@@ -31,13 +31,6 @@ class DFA:
     moves: tuple[tuple[int, ...], ...]
     accepting: frozenset[int]
     start: int = 0
-
-    def __post_init__(self) -> None:
-        size, width = len(self.moves), len(self.alphabet)
-        fit = all(len(row) == width and all(0 <= n < size for n in row) for row in self.moves)
-        if not fit or not 0 <= self.start < size or not self.accepting <= set(range(size)):
-            size_text = f"{size} states, {width} symbols"
-            raise DataError("building an automaton", size_text, "a move for each to one of them")
 
     # Words -------------------------------------------------------------------------------------
 
@@ -176,8 +169,6 @@ def explore(
 ) -> DFA:
     """The automaton whose states are what `step` reaches from `start`, in breadth-first order."""
     symbols = tuple(alphabet)
-    if len(set(symbols)) != len(symbols):
-        raise DataError("building an automaton", f"alphabet {symbols}", "each symbol once")
     numbers: dict[State, int] = {start: 0}
     moves: list[tuple[int, ...]] = []
     queue = deque([start])

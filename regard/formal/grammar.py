@@ -15,8 +15,13 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
-from regard.errors import DataError, nearest
-from regard.formal.lark_parser import Lark, Token, UnexpectedInput, make_parser
+from regard.errors import DataError, ResourceError, nearest
+
+try:  # an extra
+    from lark import Lark, Token, UnexpectedInput
+except ModuleNotFoundError:
+    fix = "pip install 'regard[formal]'"
+    raise ResourceError("reading a language", "lark is not installed", fix=fix) from None
 
 SYNTAX = r"""
 file: _LINES? (rule _LINES)*
@@ -90,7 +95,7 @@ def made_of(rule: Production, names: Iterable[str]) -> bool:
 @cache
 def parser() -> Lark:
     """The parser of grammar files."""
-    return make_parser(SYNTAX, start="file")
+    return Lark(SYNTAX, start="file", parser="lalr")
 
 
 def read_grammar(text: str, name: str = "the grammar") -> Grammar:

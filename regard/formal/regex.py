@@ -16,9 +16,10 @@ from functools import cache, reduce
 from operator import and_
 from typing import Any
 
+from lark import Lark, Token, Tree, UnexpectedInput  # grammar.py, read before, says if it lacks
+
 from regard.errors import DataError, ResourceError
 from regard.formal.dfa import DFA, explore
-from regard.formal.lark_parser import Lark, Token, Tree, UnexpectedInput, make_parser
 
 MARKS = frozenset("()[]{}|&~*+?.\\")
 
@@ -48,7 +49,8 @@ WORD = r"(?:\\.|[^()\[\]{}|&~*+?.\\\s])+"
 def parser(words: bool) -> Lark:
     """The parser of expressions over words, or over characters, where blanks are symbols."""
     symbol = f"SYMBOL: /{WORD if words else CHARACTER}/s\n"
-    return make_parser(SYNTAX + symbol + (r"%ignore /\s+/" if words else ""), start="either")
+    rest = r"%ignore /\s+/" if words else ""
+    return Lark(SYNTAX + symbol + rest, start="either", parser="lalr")
 
 
 def regex_dfa(text: str, alphabet: Iterable[str] | None = None, words: bool = False) -> DFA:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from regard.formal.dfa import DFA
 from regard.formal.state_diagram import AutomatonResult
@@ -13,7 +12,6 @@ from regard.result import DASH, Grid, Result, Row, grid_of, shown
 NEAR = 100  # lengths up to here are told apart from the rest
 
 
-@dataclass(frozen=True)
 class DrawnWords(Result):
     """Words of {language}, and words that are not in it."""
 
@@ -28,7 +26,6 @@ class DrawnWords(Result):
         yield from [*self.members, *([""] if self.others else []), *self.others]
 
 
-@dataclass(frozen=True)
 class TestedLine(Row):
     """A line, and whether it is in a language."""
 
@@ -37,7 +34,6 @@ class TestedLine(Row):
     line: int = shown()
 
 
-@dataclass(frozen=True)
 class Membership(Result):
     """Which lines are in {language}."""
 
@@ -60,7 +56,6 @@ class Membership(Result):
             yield f"{self.blank:,} blank lines are left out; ε stands for the empty word"
 
 
-@dataclass(frozen=True)
 class Automaton(AutomatonResult):
     """The smallest automaton of {language}."""
 
@@ -81,7 +76,6 @@ class Automaton(AutomatonResult):
         return self.dfa
 
 
-@dataclass(frozen=True)
 class LanguageRow(Row):
     """A language that has a name."""
 
@@ -92,36 +86,22 @@ class LanguageRow(Row):
     example: str = shown(json=False, title="such as")
 
 
-@dataclass(frozen=True)
 class TaskRow(Row):
     """A task of length generalisation, with the best published accuracy of each model."""
 
     name: str
     level: str
-    chance: float
+    chance: float = shown("{:.0%}")
     published: dict[str, float]
 
 
-@dataclass(frozen=True)
 class Languages(Result):
     """Languages and tasks by their names."""
 
-    languages: list[LanguageRow]
-    tasks: list[TaskRow]
-
-    def parts(self) -> Iterator[str | Grid]:
-        """A table of each."""
-        yield grid_of("languages (dyck-K and dyck-K-depth-D too)", self.languages)
-        title = "tasks, with the published best accuracy at lengths 41 to 500 (per cent)"
-        columns = ("task", "level", "chance", "RNN", "stack", "tape", "Transformer", "LSTM")
-        scores = [
-            (t.name, t.level, f"{100 * t.chance:.0f}", *(f"{x:.1f}" for x in t.published.values()))
-            for t in self.tasks
-        ]
-        yield Grid(title, columns, scores, left=2)
+    languages: list[LanguageRow] = shown(title="languages (dyck-K and dyck-K-depth-D too)")
+    tasks: list[TaskRow] = shown(title="tasks, with the published best at lengths 41 to 500 (%)")
 
 
-@dataclass(frozen=True)
 class LengthRun(Row):
     """One training on short sequences, and its accuracy on longer ones."""
 
@@ -143,7 +123,6 @@ class LengthRun(Row):
     lengths: dict[int, float]
 
 
-@dataclass(frozen=True)
 class LengthRuns(Result):
     """Trained on short sequences, tested on long ones."""
 

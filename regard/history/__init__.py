@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from regard.history import results
 from regard.history.config import Alphabet
-from regard.history.results import (
-    Analogy,
-    Clusters,
-    Entropy,
-    Guesses,
-    Ladder,
-    Lookup,
-    Neighbours,
-    Samples,
-)
 from regard.verbs import FILES, Amount, Count, File, ModelLike, verb
 
 if TYPE_CHECKING:
@@ -39,7 +30,7 @@ Matrix = Literal["in", "out"]
 @verb
 def neighbours(
     vectors: VectorsLike, word: str, *, top: Count = 10, matrix: Matrix = "in"
-) -> Neighbours:
+) -> results.Neighbours:
     """The words nearest to a word.
 
     Args:
@@ -54,19 +45,13 @@ def neighbours(
         $ regard history neighbours vectors.bin king --top 20
         $ regard history neighbours vectors king --matrix out --json
     """
-    return Neighbours(word, open_vectors(vectors, matrix).neighbours(word, top))
+    return results.Neighbours(word, open_vectors(vectors, matrix).neighbours(word, top))
 
 
 @verb
 def analogy(
-    vectors: VectorsLike,
-    a: str,
-    b: str,
-    c: str,
-    *,
-    top: Count = 10,
-    matrix: Matrix = "in",
-) -> Analogy:
+    vectors: VectorsLike, a: str, b: str, c: str, *, top: Count = 10, matrix: Matrix = "in"
+) -> results.Analogy:
     """Man is to woman as king is to whom? By vectors of words.
 
     Args:
@@ -84,50 +69,39 @@ def analogy(
         $ regard history analogy vectors man woman king --top 3 --json
     """
     answers = open_vectors(vectors, matrix).analogy(a, b, c, top)
-    return Analogy([a, b, c], [a, b, c], answers)
+    return results.Analogy([a, b, c], [a, b, c], answers)
 
 
 @verb
 def cluster(
-    source: VectorsLike,
+    text: File,
     *,
     k: Count,
-    brown: bool = False,
     top: Count = 10,
     tokens: Literal["words", "spaced"] = "words",
     lower: bool = False,
     min_count: Count = 5,
-    matrix: Matrix = "in",
-) -> Clusters:
-    """Words in classes: k-means of vectors, or Brown's clusters of a text.
+) -> results.Clusters:
+    """Words of a text in classes, by the words beside them (Brown 1992).
 
     Args:
-        source: vectors, clustered by k-means; with `brown` a text.
+        text: a text, compressed or not.
         k: clusters.
-        brown: cluster the words of a text by their neighbours (Brown 1992).
         top: words of each that are shown.
-        tokens: of a text: words and marks apart, or what stands between blanks.
+        tokens: words and marks apart, or what stands between blanks.
         lower: read the text in lower case.
-        min_count: rarer words of the text are left out.
-        matrix: of vectors: of words as inputs, or as what is predicted.
+        min_count: rarer words are left out.
 
     Example:
-        >>> regard.history.cluster("tale.txt", k=50, brown=True).classes[0].words
-        $ regard history cluster vectors --k 50
-        $ regard history cluster tale.txt --k 50 --brown --save classes.json
-        $ regard history cluster tale.txt --k 20 --brown --min-count 2 --json
+        >>> regard.history.cluster("tale.txt", k=50).classes[0].words
+        $ regard history cluster tale.txt --k 50
+        $ regard history cluster tale.txt --k 50 --lower --save classes.json
+        $ regard history cluster tale.txt --k 20 --min-count 2 --json
     """
-    from regard.errors import UsageError
-    from regard.history.clusters import cluster_text, cluster_vectors
+    from regard.history.clusters import cluster_text
     from regard.history.word2vec import read_texts
 
-    if not brown:
-        return cluster_vectors(open_vectors(source, matrix), k, str(source), top)
-    if not isinstance(source, str | Path) or Path(source).is_dir():
-        fix = "give the text that the vectors were trained on, or leave --brown out"
-        raise UsageError("clustering", f"--brown, but {source} holds vectors", "a text", fix)
-    corpus = read_texts(source, tokens, lower, min_count)
-    return cluster_text(corpus, k, str(source), top)
+    return cluster_text(read_texts(text, tokens, lower, min_count), k, top)
 
 
 def open_vectors(vectors: VectorsLike, matrix: Matrix) -> WordVectors:
@@ -149,7 +123,7 @@ def entropy(
     order: Count = 6,
     alphabet: Alphabet | None = None,
     letters: Count | None = None,
-) -> Entropy:
+) -> results.Entropy:
     """Bits per letter of a text: Shannon's F0 … FN, and what an arithmetic coder reaches.
 
     Args:
@@ -181,7 +155,7 @@ def guess(
     orders: list[Count] | None = None,
     letters: Count | None = None,
     alphabet: Alphabet = "27",
-) -> Guesses:
+) -> results.Guesses:
     """Shannon's game: guess a text letter by letter, beside the models.
 
     Args:
@@ -223,7 +197,7 @@ def sample(
     *,
     orders: list[Count] | None = None,
     max_new: Count = 40,
-) -> Samples:
+) -> results.Samples:
     """Texts drawn by the smoothed probabilities of n-grams of every order, side by side.
 
     Args:
@@ -248,7 +222,9 @@ def sample(
 
 
 @verb
-def lookup(query: str, titles: Lines, *, top: Count = 5, sharpness: Amount = 20.0) -> Lookup:
+def lookup(
+    query: str, titles: Lines, *, top: Count = 5, sharpness: Amount = 20.0
+) -> results.Lookup:
     """Look titles up softly: attention of a query to keys, each a vector of its letters.
 
     Args:
@@ -285,7 +261,7 @@ def ladder(
     min_count: Count = 2,
     dim: Count = 128,
     watts: Amount | None = None,
-) -> Ladder:
+) -> results.Ladder:
     """Train every rung from counting words to the Transformer.
 
     Args:

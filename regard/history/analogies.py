@@ -7,11 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from regard.data.statistics import share_interval, spearman
+from regard.data.statistics import spearman
 from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.history.word_vectors import WordVectors
@@ -20,23 +19,6 @@ OWN = Path(__file__).with_name("analogies.txt")
 """Pairs of words of our own, for whoever has no set at hand."""
 BATCH = 256  # questions that are answered at once
 Questions = Mapping[str, Sequence[Sequence[str]]]
-
-
-class Solved(NamedTuple):
-    """Of questions whose words all have vectors: how many were answered rightly."""
-
-    right: int
-    asked: int
-    skipped: int
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right answers; 0 where nothing was asked."""
-        return self.right / self.asked if self.asked else 0.0
-
-    def interval(self, z: float = 1.96) -> tuple[float, float]:
-        """95 % interval of the share (Wilson 1927)."""
-        return share_interval(self.right, self.asked, z)
 
 
 def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
@@ -62,8 +44,11 @@ def read_questions(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
     return questions
 
 
-def solve(vectors: WordVectors, questions: Questions) -> dict[str, Solved]:
-    """Each section's score: the nearest word, the three of the question left out, is the fourth."""
+def solve(vectors: WordVectors, questions: Questions) -> dict[str, tuple[int, int, int]]:
+    """Of each section's questions how many are right, asked, and skipped: without some vector.
+
+    Right: the nearest word, the three of the question left out, is the fourth.
+    """
     scores_of = {}
     for name, rows in questions.items():
         placed = [[place(vectors, word) for word in row] for row in rows]
@@ -74,18 +59,13 @@ def solve(vectors: WordVectors, questions: Questions) -> dict[str, Solved]:
             scores = vectors.analogy_scores(part[:, :3])
             scores[np.arange(len(part))[:, None], part[:, :3]] = -np.inf
             right += int((scores.argmax(1) == part[:, 3]).sum())
-        scores_of[name] = Solved(right, len(known), len(rows) - len(known))
+        scores_of[name] = right, len(known), len(rows) - len(known)
     return scores_of
 
 
 def place(vectors: WordVectors, word: str) -> int:
     """The row of a word as it is written, else in lower case; −1 where it has none."""
     return vectors.index.get(word, vectors.index.get(word.lower(), -1))
-
-
-def total(scores: Mapping[str, Solved]) -> Solved:
-    """All sections as one."""
-    return Solved(*(sum(column) for column in zip(*scores.values(), strict=True)))
 
 
 # Similarity ---------------------------------------------------------------------------------------

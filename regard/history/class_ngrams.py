@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.history.clusters import Whole
 from regard.history.config import Smoothing
-from regard.history.ngrams import Floats, Ids, Ngrams, check_ids
+from regard.history.ngrams import Floats, Ids, Ngrams
 from regard.history.smoothing import safe_log, train_ngrams
 
 
@@ -57,7 +57,7 @@ class ClassNgrams:
 
     def logprobs(self, ids: Whole | Sequence[int]) -> Floats:
         """log p of each id (T,) given those before it; NaN at the start of a sentence."""
-        words = check_ids(ids, self.vocab)
+        words = np.asarray(ids, np.int64)
         own = self.model.logprobs(self.classes[words]) + self.emission[words]
         share, rest = safe_log(np.array([self.share, 1 - self.share]))
         with np.errstate(invalid="ignore"):  # the start of a sentence

@@ -1,4 +1,4 @@
-"""Words in classes: Brown's clusters, k-means of vectors.
+"""Words in classes: Brown's clusters.
 
 A class bigram model has p(w | v) = p(w | c(w)) p(c(w) | c(v)). Its likelihood depends on the
 classes by the average mutual information of neighbouring classes alone (AMI, in bits):
@@ -19,17 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.ambient import current, track
+from regard.ambient import track
 from regard.errors import DataError, UsageError
 from regard.history.ibm1 import Sparse
 from regard.history.results import Cluster, Clusters
 from regard.history.word2vec import WordCorpus
-from regard.history.word_vectors import WordVectors
 
 Ids = NDArray[np.int64]
 Whole = NDArray[np.integer]
 Floats = NDArray[np.float64]
-ROWS = 8192  # vectors whose distances are computed together
 
 
 class Bigrams:
@@ -154,7 +152,8 @@ class Joining:
 
 def brown(ids: Whole, bounds: Ids, vocab: int, k: int) -> Brown:
     """Clusters of the words of a text, whose ids are in the order of their frequency."""
-    check_k(k, vocab)
+    if not 1 <= k <= vocab:
+        raise UsageError("clustering words", f"k = {k:,}", f"1 to {vocab:,}, the vocabulary")
     pairs = Bigrams(ids, bounds, vocab)
     state, classes = Joining(k + 1, pairs.total), np.full(vocab, -1)
     free = list(range(k, -1, -1))
@@ -212,77 +211,10 @@ def build_tree(state: Joining, classes: Ids) -> Brown:
     return Brown(number[classes], [bits[slot] or "0" for slot in order], losses)
 
 
-def check_k(k: int, count: int) -> None:
-    """There are at most as many classes as words."""
-    if not 1 <= k <= count:
-        raise UsageError("clustering words", f"k = {k:,}", f"1 to {count:,}, the vocabulary")
-
-
-# k-means ------------------------------------------------------------------------------------------
-
-
-def k_means(x: NDArray[np.float32], k: int, seed: int = 0, rounds: int = 50) -> Ids:
-    """The cluster of each row (V, D): Lloyd's way (1982), begun far apart (Arthur 2007)."""
-    check_k(k, len(x))
-    dice, x = np.random.default_rng(seed), x.astype(np.float32, copy=False)
-    centres = x[[int(dice.integers(len(x)))]]
-    far = nearest(x, centres)[1]
-    while len(centres) < k:
-        share_ = np.cumsum(far, dtype=np.float64)
-        if not share_[-1] > 0:  # every row is a centre already
-            kinds = f"{len(centres)} different vectors"
-            raise DataError("clustering vectors", kinds, f"{k} or more", "a smaller --k")
-        row = int(np.searchsorted(share_, dice.random() * share_[-1], "right"))
-        new = x[[min(row, len(x) - 1)]]
-        centres, far = np.concatenate((centres, new)), np.minimum(far, nearest(x, new)[1])
-    cluster, far = nearest(x, centres)
-    for _ in range(rounds):
-        for n in np.flatnonzero(np.bincount(cluster, minlength=k) == 0):
-            lonely = int(far.argmax())  # an empty cluster takes the row that fits worst
-            cluster[lonely], far[lonely] = n, 0
-        sums = np.zeros((k, x.shape[1]))
-        np.add.at(sums, cluster, x)
-        centres = (sums / np.bincount(cluster, minlength=k)[:, None]).astype(np.float32)
-        before, (cluster, far) = cluster, nearest(x, centres)
-        if (cluster == before).all():
-            break
-    return cluster
-
-
-def nearest(x: NDArray[np.float32], centres: NDArray[np.float32]) -> tuple[Ids, Floats]:
-    """Of each row the nearest centre, and the square of the distance."""
-    best, far = np.empty(len(x), np.int64), np.empty(len(x))
-    for start in range(0, len(x), ROWS):
-        part = x[start : start + ROWS]
-        square = (part**2).sum(1)[:, None] + (centres**2).sum(1) - 2 * part @ centres.T
-        at = square.argmin(1)
-        best[start : start + ROWS] = at
-        far[start : start + ROWS] = np.square(part - centres[at]).sum(1)  # of equals exactly 0
-    return best, far
-
-
-# As results ---------------------------------------------------------------------------------------
-
-
-def cluster_vectors(vectors: WordVectors, k: int, source: str, top: int) -> Clusters:
-    """k-means of vectors at length 1."""
-    labels = k_means(vectors.unit, k, current().seed % (1 << 64)).tolist()
-    return gather("k-means", k, vectors.words, [str(label) for label in labels], source, top)
-
-
-def cluster_text(corpus: WordCorpus, k: int, source: str, top: int) -> Clusters:
-    """Brown's clusters of the words of a text."""
+def cluster_text(corpus: WordCorpus, k: int, top: int) -> Clusters:
+    """Brown's clusters of the words of a text, with their words, the frequent ones first."""
     tree = brown(corpus.ids, corpus.bounds, len(corpus.words), k)
-    labels = [tree.bits[label] for label in tree.classes.tolist()]
-    return gather("brown", k, corpus.words, labels, source, top)
-
-
-def gather(
-    way: str, k: int, words: Sequence[str], labels: Sequence[str], source: str, top: int
-) -> Clusters:
-    """The words of each label."""
-    classes: dict[str, list[str]] = {label: [] for label in sorted(set(labels))}
-    for word, label in zip(words, labels, strict=True):
-        classes[label].append(word)
-    rows = [Cluster(label, inside) for label, inside in classes.items()]
-    return Clusters(way, k, len(words), rows, source, top)
+    words: list[list[str]] = [[] for _ in tree.bits]
+    for word, label in zip(corpus.words, tree.classes.tolist(), strict=True):
+        words[label].append(word)
+    return Clusters(k, len(corpus.words), [*map(Cluster, tree.bits, words)], top)

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.ambient import track
-from regard.errors import DataError
 
 Ids = NDArray[np.int64]
 Short = NDArray[np.int32]
@@ -66,8 +65,6 @@ class IBM1:
     """
 
     def __init__(self, sources: Ragged, targets: Ragged, source_ids: int, target_ids: int) -> None:
-        check(sources, source_ids, "source")
-        check(targets, target_ids, "target")
         heard = sources.after(source_ids)  # NULL has the id after the last
         parts, self.links = list[Ids](), list[Links]()
         for keys, sizes in link_keys(heard, targets, target_ids):
@@ -124,13 +121,6 @@ def runs(first: Ids, sizes: Ids) -> Ids:
     """Whole numbers from each of some on, so many of them, one run after the other."""
     before: Ids = np.cumsum(sizes) - sizes
     return np.arange(sizes.sum()) + np.repeat(first - before, sizes)
-
-
-def check(rows: Ragged, ids: int, side: str) -> None:
-    """Ids lie in the vocabulary."""
-    if len(rows.ids) and not 0 <= rows.ids.min() <= rows.ids.max() < ids:
-        problem = f"{side} ids from {rows.ids.min()} to {rows.ids.max()}"
-        raise DataError("aligning words", problem, f"ids from 0 to {ids - 1}")
 
 
 # Word by word -------------------------------------------------------------------------------------

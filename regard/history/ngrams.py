@@ -19,8 +19,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import DataError
-
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -60,37 +58,6 @@ class Level:
         return len(self.word)
 
 
-class Index:
-    """Places of whole numbers: a hash table, so that a look-up misses the cache once, not often."""
-
-    def __init__(self, keys: Ids) -> None:
-        self.keys = keys  # all different, ascending
-        self.bits = max(1, (2 * len(keys)).bit_length())
-        self.table = np.full(1 << self.bits, -1, np.int32)
-        left, slots = np.arange(len(keys)), self.slots(keys)
-        while len(left):  # each in its slot, or in the next one that is free
-            free = self.table[slots] < 0
-            self.table[slots[free]] = left[free]
-            again = self.table[slots] != left
-            left, slots = left[again], (slots[again] + 1) & (len(self.table) - 1)
-
-    def slots(self, keys: Ids) -> Ids:
-        """Where to look first: the upper bits of a product with the golden ratio (Knuth 1973)."""
-        mixed = keys.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        return (mixed >> np.uint64(64 - self.bits)).astype(np.int64)
-
-    def find(self, keys: Ids) -> Ids:
-        """The place of each; −1 where there is none."""
-        places, left, slots = np.full(len(keys), -1), np.arange(len(keys)), self.slots(keys)
-        while len(left) and len(self.keys):
-            place = self.table[slots]
-            hit = (self.keys[place] == keys[left]) & (place >= 0)
-            places[left[hit]] = place[hit]
-            again = ~hit & (place >= 0)
-            left, slots = left[again], (slots[again] + 1) & (len(self.table) - 1)
-        return places
-
-
 @dataclass(frozen=True)
 class Ngrams:
     """A model over ids 0 to `vocab` − 1; the first level holds every id."""
@@ -113,19 +80,20 @@ class Ngrams:
         return [len(level) for level in self.levels]
 
     @cached_property
-    def index(self) -> list[Index]:
-        """Of each level, where an n-gram is: by context · vocab + word, which ascends."""
-        return [Index(level.context * self.vocab + level.word) for level in self.levels]
+    def keys(self) -> list[Ids]:
+        """Of each level context · vocab + word, which ascends, and at last the largest number."""
+        most = np.iinfo(np.int64).max
+        return [np.append(level.context * self.vocab + level.word, most) for level in self.levels]
 
     def find(self, level: int, context: Ids, word: Ids) -> Ids:
         """Numbers (T,) of n-grams in a level; −1 where unseen, or where the context is −1."""
-        numbers, known = np.full(len(word), -1), np.flatnonzero(context >= 0)
-        numbers[known] = self.index[level].find(context[known] * self.vocab + word[known])
-        return numbers
+        keys, wanted = self.keys[level], context * self.vocab + word
+        place = np.searchsorted(keys, wanted)
+        return np.where((context >= 0) & (keys[place] == wanted), place, -1)
 
     def logprobs(self, ids: Sequence[int] | Ids) -> Floats:
         """log p of each id (T,) given those before it; NaN at the start of a sentence."""
-        words = check_ids(ids, self.vocab)
+        words = np.asarray(ids, np.int64)
         fresh = words == self.start if self.start is not None else np.zeros(len(words), np.bool_)
         first = self.levels[0].logprob[words]
         total = np.where(np.isnan(first), self.base, first)
@@ -151,19 +119,8 @@ class Ngrams:
         return numbers
 
 
-def check_ids(ids: Sequence[int] | NDArray[np.integer], vocab: int) -> Ids:
-    """Ids as an array, all of them known."""
-    words = np.asarray(ids, np.int64)
-    if len(words) and not 0 <= words.min() <= words.max() < vocab:
-        problem = f"ids from {words.min()} to {words.max()}"
-        raise DataError("scoring by n-grams", problem, f"0 to {vocab - 1}")
-    return words
-
-
 def count_ngrams(ids: Ids, vocab: int, order: int, start: int | None = None) -> list[Counts]:
     """The n-grams of a text up to a length, none over the beginning of a sentence (`start`)."""
-    if not len(ids):
-        raise DataError("counting n-grams", "an empty text", "at least one word")
     nothing, all_ids = np.zeros(vocab, np.int64), np.arange(vocab)
     levels = [Counts(nothing, all_ids, nothing, np.bincount(ids, minlength=vocab))]
     fresh = ids == start if start is not None else np.zeros(len(ids), np.bool_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from regard.result import Grid, Result, Row, grid_of, human, human_time, shown
 # Word vectors -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class NearWord(Row):
     """A word and how near it is."""
 
@@ -20,7 +18,6 @@ class NearWord(Row):
     score: float = shown("{:.4f}")
 
 
-@dataclass(frozen=True)
 class Neighbours(Result):
     """Nearest to {word}, by cosine."""
 
@@ -28,7 +25,6 @@ class Neighbours(Result):
     neighbours: list[NearWord] = shown()
 
 
-@dataclass(frozen=True)
 class Analogy(Result):
     """{question[0]} is to {question[1]} as {question[2]} is to."""
 
@@ -37,24 +33,20 @@ class Analogy(Result):
     answers: list[NearWord] = shown()
 
 
-@dataclass(frozen=True)
 class Cluster(Row):
     """Words of one class, the frequent ones first."""
 
     label: str
-    """Of Brown's clusters the way from the root of the tree, in bits; else a number."""
+    """The way from the root of the tree to the class, in bits."""
     words: list[str]
 
 
-@dataclass(frozen=True)
 class Clusters(Result):
-    """{vocabulary:,} words of {source}, {way}."""
+    """{vocabulary:,} words of {text}."""
 
-    way: str
     k: int
     vocabulary: int
     classes: list[Cluster]
-    source: str = shown(json=False, default="")
     top: int = shown(json=False, default=10)
     """Words of each that are shown."""
 
@@ -62,12 +54,11 @@ class Clusters(Result):
         """The first words of each class, and how many it has."""
         rows = [
             (row.label, " ".join(row.words[: self.top]), f"{len(row.words):,}")
-            for row in sorted(self.classes, key=lambda row: (self.way != "brown") * len(row.label))
+            for row in self.classes
         ]
         yield Grid(self.title(), ("label", "words", ""), rows, left=2)
 
 
-@dataclass(frozen=True)
 class WeightedTitle(Row):
     """A title, how like the query it is, and its share of the attention."""
 
@@ -76,7 +67,6 @@ class WeightedTitle(Row):
     weight: float = shown("{:.4f}")
 
 
-@dataclass(frozen=True)
 class Lookup(Result):
     """What {query} attends to among {all:,} titles."""
 
@@ -94,7 +84,6 @@ SPELT = {
 }
 
 
-@dataclass(frozen=True)
 class CodedText(Row):
     """What an arithmetic coder makes of a text with one predictor."""
 
@@ -111,7 +100,6 @@ class CodedText(Row):
     """Tokens of probability 0, for which the coder keeps a small share."""
 
 
-@dataclass(frozen=True)
 class Entropy(Result):
     """Bits per letter of {file}."""
 
@@ -156,7 +144,6 @@ BARS = " ▁▂▃▄▅▆▇█"
 GROUPS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 10), (11, None))
 
 
-@dataclass(frozen=True)
 class Player(Row):
     """How someone or some model guessed."""
 
@@ -172,7 +159,6 @@ class Player(Row):
     """Guesses that each letter took."""
 
 
-@dataclass(frozen=True)
 class Guesses(Result):
     """Per cent of letters by the guess that was right; bounds in bits per letter."""
 
@@ -205,7 +191,6 @@ class Guesses(Result):
 # n-grams ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Sample(Row):
     """A text drawn by n-grams of one order."""
 
@@ -217,14 +202,12 @@ class Sample(Row):
     backed_off: int = shown(table=False)
 
 
-@dataclass(frozen=True)
 class Samples(Result):
     """Drawn by smoothed probabilities; · not seen after all the words before, so backed off."""
 
     samples: list[Sample]
 
 
-@dataclass(frozen=True)
 class NgramRun(Result):
     """n-grams up to {order} {units}, in {out}."""
 
@@ -260,7 +243,6 @@ class NgramRun(Result):
         return f"n-grams up to {self.order} {'words' if self.classes is None else 'classes'}"
 
 
-@dataclass(frozen=True)
 class VectorRun(Result):
     """Vectors of words, in {out}."""
 
@@ -273,7 +255,6 @@ class VectorRun(Result):
     tokens_per_second: float = shown("{:,.0f}")
 
 
-@dataclass(frozen=True)
 class TranslatorRun(Result):
     """A translator that counts words, in {out}."""
 
@@ -293,7 +274,6 @@ class TranslatorRun(Result):
 # The ladder ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class RungScore(Row):
     """One rung of the ladder, trained and measured."""
 
@@ -319,7 +299,6 @@ class RungScore(Row):
     """Lower rungs that are as good or better."""
 
 
-@dataclass(frozen=True)
 class Ladder(Result):
     """{file}: every rung from counting words to the Transformer."""
 

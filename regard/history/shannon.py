@@ -62,13 +62,7 @@ def measure_entropy(
         ids = model.encode(text)
         coded.append(code_text(model.name, ids, model.predictor, text, model.unknown(ids)))
     return Entropy(
-        str(file),
-        chosen,
-        len(read.symbols),
-        len(text),
-        *estimates,
-        SHANNON.get(chosen),
-        coded,
+        str(file), chosen, len(read.symbols), len(text), *estimates, SHANNON.get(chosen), coded
     )
 
 
@@ -147,16 +141,11 @@ def arithmetic_code(ids: Ids, predictor: Predictor) -> ArithmeticCode:
     return ArithmeticCode(bytes(digit & 255 for digit in digits), bits, impossible)
 
 
-class Estimates(NamedTuple):
-    """F_0 to F_N in bits per letter."""
+def estimate(ids: Ids, symbols: int, order: int) -> tuple[list[float], list[float]]:
+    """F_0 to F_order in bits per letter by counting (plug-in), and held out:
 
-    plug_in: list[float]
-    held_out: list[float]
-    """Cross entropy of the last tenth by n-grams of the rest (modified Kneser–Ney)."""
-
-
-def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
-    """Both, up to F_order."""
+    the cross entropy of the last tenth by n-grams of the rest (modified Kneser–Ney).
+    """
     if len(ids) <= order:
         problem, needed = f"{len(ids):,} letters", f"more than {order} for F{order}"
         raise DataError("estimating entropy", problem, needed, "a longer text or a smaller --order")
@@ -171,7 +160,7 @@ def estimate(ids: Ids, symbols: int, order: int) -> Estimates:
         start = max(0, cut - n + 1)
         bits = -model.logprobs(ids[start:])[cut - start :] / np.log(2)
         held_out.append(float(bits.mean()))
-    return Estimates(plug_in, held_out)
+    return plug_in, held_out
 
 
 def conditional(level: Counts) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from regard.look import results
+from regard.result import name_of
 from regard.verbs import (
     MOST,
     Bound,
@@ -212,7 +213,7 @@ def explain(
         target: the word, or class, that is explained (the likeliest); of an encoder-decoder, how
             its answer begins: the next word is explained.
         against: explain why the target and not this one: the difference of both.
-        method: how; rollout and flow follow attention through all layers.
+        method: how; rollout follows attention through all layers.
         compare: all methods, how faithful each is, and how they agree.
         steps: points of the path of ig, more where they are too few.
         samples: texts that lime runs (1000); orders that shap draws (all up to 15 tokens, then
@@ -428,11 +429,6 @@ def gradients(
     from regard.look.gradient_reach import KINDS, compare_fresh
 
     return compare_fresh(kinds or KINDS, length, rows, dim, depth)
-
-
-def name_of(model: ModelLike) -> str:
-    """A model as it was called, or the folder it was opened from."""
-    return str(getattr(model, "path", model) or "a model")
 
 
 def _read_pairs(

@@ -50,11 +50,6 @@ class ActivationCache(dict[str, Tensor]):
             raise UsageError(DOING, f"{name!r}: {problem}", "one tap", f"run(…, taps={name!r})")
         return self[taps[0]]
 
-    def stack(self, place: str) -> Tensor:
-        """A place of every block of the last stack, one above the other: (blocks, …)."""
-        name, stack = last_stack(self.hooked.model, DOING)
-        return torch.stack([self[f"{name}.blocks.{n}.{place}"] for n in range(len(stack.blocks))])
-
     def residuals(self) -> StreamStack:
         """The stream after the embedding and after each block: reads `embed`, `*.resid_post`."""
         name, stack = last_stack(self.hooked.model, DOING)

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.errors import DataError, UsageError, nearest
+from regard.errors import DataError, UsageError, did_you_mean
 from regard.files import cannot_write, check_new, read_json, sync, write_tensors
 from regard.look.tap_names import match_pattern
 
@@ -66,9 +66,8 @@ class Extracted:
         """The rows (n, D) of the one tap that a name or pattern means, by shard, memory-mapped."""
         hits = match_pattern(tap, tuple(self.taps))
         if len(hits) != 1:
-            close = nearest(tap, self.taps)
             problem = f"{len(hits)} taps are called {tap!r}" if hits else f"no tap {tap!r}"
-            fix = f"did you mean {close}?" if close else f"it has {', '.join(self.taps[:5])}"
+            fix = did_you_mean(tap, self.taps, otherwise=f"it has {', '.join(self.taps[:5])}")
             raise UsageError(f"reading {self.folder}", problem, "one of its taps", fix)
         return (read_column(file, hits[0]) for file in self.files)
 

@@ -220,9 +220,7 @@ class Selection:
 
 
 def select_taps(
-    hooked: HookedModel,
-    patterns: str | Iterable[str],
-    position: int | str = "all",
+    hooked: HookedModel, patterns: str | Iterable[str], position: int | str = "all"
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = hooked.find(patterns), hooked.model

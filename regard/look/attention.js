@@ -3,9 +3,9 @@ const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const predicting = data.sides.target ? "target" : "text";
 const percent = (x) => (x >= 0.0995 ? Math.round(100 * x) : (100 * x).toFixed(1)) + " %";
-const state = { stack: null, block: -1, head: -1, way: "from", position: -1, off: [],
+const state = { stack: null, block: -1, head: -1, way: "from", position: -1, off: null,
   order: "block", valued: false, sinkless: false };
-// block −1 is the mean of all heads; off are at most two of [stack, block, head]
+// block −1 is the mean of all heads; off is [stack, block, head]
 
 const make = (tag, parent, text, className) => {
   const made = document.createElement(tag);
@@ -35,21 +35,16 @@ const openMap = (text, queries) => open(text, (buffer) => {
     for (let n = starts[q] + 1; n < starts[q + 1]; n++) keys[n] += keys[n - 1];
   return { starts, keys, weights: new Uint8Array(buffer, 2 * (queries + links), links) };
 });
-const forecasts = (buffer, count, top) => ({ top, changes: new Float32Array(buffer, 0, count),
-  tokens: new Int32Array(buffer, 4 * count, count * top),
-  shares: new Uint16Array(buffer, 4 * count * (1 + top), count * top) });
 const openEffects = (name) => {
   const given = data.effects[name];
   return given && open(given.data, (buffer) => {
     const [blocks, heads, positions, top] = given.shape;
-    return { first: given.first, blocks, heads, positions,
-      ...forecasts(buffer, blocks * heads * positions, top) };
+    const count = blocks * heads * positions;
+    return { first: given.first, heads, positions, top,
+      changes: new Float32Array(buffer, 0, count),
+      tokens: new Int32Array(buffer, 4 * count, count * top),
+      shares: new Uint16Array(buffer, 4 * count * (1 + top), count * top) };
   });
-};
-const openPairs = async () => { // of the same positions
-  const { first, positions, top } = await openEffects(Object.keys(data.effects)[0]);
-  return data.pairs && open(data.pairs.data, (buffer) => ({ first, positions,
-    ...forecasts(buffer, data.pairs.heads.length * positions, top) }));
 };
 const openNorms = () => { // how much of each key the chosen stack's heads write
   const { norms } = state.stack;
@@ -243,7 +238,7 @@ const mark = async () => { // which head is chosen, which is off, what each does
 };
 const signed = (x) => (x <= -0.005 ? "−" : x >= 0.005 ? "+" : "") + Math.abs(x).toFixed(2);
 const isOff = (block, head) =>
-  state.off.some((one) => String(one) === String([state.stack.name, block, head]));
+  String(state.off) === String([state.stack.name, block, head]);
 
 // What a click does -------------------------------------------------------------------------------
 
@@ -277,10 +272,8 @@ const choose = async (block, head, click = false) => {
   if (click && (box.bottom < 100 || box.top > innerHeight - 100)) $("detail").scrollIntoView();
   await Promise.all([mark(), drawMap()]);
 };
-const turn = async (name, block, head) => { // at most two: the page holds what was run
-  const gone = isOff(block, head), others = state.off.filter((one) =>
-    String(one) !== String([name, block, head]));
-  state.off = gone ? others : [...others.slice(-1), [name, block, head]];
+const turn = async (name, block, head) => { // one at a time: the page holds what was run
+  state.off = isOff(block, head) ? null : [name, block, head];
   await choose(block, head);
   await drawForecast();
 };

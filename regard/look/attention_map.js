@@ -157,19 +157,10 @@ const drawForecast = async () => {
   const box = $("forecast"), at = state.position;
   if (!data.forecast) { box.textContent = ""; return; }
   const before = data.forecast.tokens[at].map((word, n) => [word, data.forecast.shares[at][n]]);
-  const names = state.off.map(([stack, block, head]) => `${stack} ${block}.${head}`);
-  let effects = null, one = -1, after = null, change = 0;
-  if (state.off.length === 1) {
-    const [stack, block, head] = state.off[0];
-    effects = await openEffects(stack);
-    one = block * effects.heads + head;
-  } else if (state.off.length) {
-    effects = await openPairs();
-    one = data.pairs ? data.pairs.heads.findIndex((pair) =>
-      String([...pair].sort()) === String([...state.off].sort())) : -1;
-  }
-  if (effects && one >= 0 && at >= effects.first) {
-    one = one * effects.positions + at - effects.first;
+  const [stack, block, number] = state.off || [], effects = stack && await openEffects(stack);
+  let after = null, change = 0;
+  if (effects && at >= effects.first) {
+    const one = (block * effects.heads + number) * effects.positions + at - effects.first;
     after = before.map((_, n) => [effects.tokens[one * effects.top + n],
       effects.shares[one * effects.top + n] / 65535]);
     change = effects.changes[one];
@@ -180,7 +171,7 @@ const drawForecast = async () => {
       `${quoted(predicting, at)} (${at})`;
   const table = make("table", box), head = make("tr", table);
   make("th", head, `Predicted ${where}`);
-  if (after) make("th", head, `without ${names.join(" and ")}`);
+  if (after) make("th", head, `without ${stack} ${block}.${number}`);
   before.forEach((pair, n) => {
     const row = make("tr", table);
     for (const [word, share] of after ? [pair, after[n]] : [pair]) {
@@ -192,10 +183,7 @@ const drawForecast = async () => {
     }
   });
   const first = Object.values(data.effects)[0]?.first;
-  const apart = state.off.length > 1 && one < 0; // of most pairs only the strongest were run
-  make("p", box, apart
-    ? `Not run without both ${names.join(" and ")}: only the heads that do most were, two by two.`
-    : after ? `Log-probability of “${data.words[before[0][0]].trim()}”: ${signed(change)}`
+  make("p", box, after ? `Log-probability of “${data.words[before[0][0]].trim()}”: ${signed(change)}`
     : first === undefined ? "Effects of heads were not computed for this page."
       : at < first ? `Effects are kept for position ${first} and those after it.`
         : data.whole ? "" : `Click a token${data.sides.target ? " of the target" : ""} for what is ` +

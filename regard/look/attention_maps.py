@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,7 @@ from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
 from regard.look.attention_patterns import attention_names
-from regard.look.edits import HEAD, patch
+from regard.look.edits import patch
 from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
 from regard.look.logit_lens import value_norms
@@ -37,8 +36,6 @@ from regard.look.results import (
     HeadFacts,
     HeadLink,
     HeadMap,
-    PairEffects,
-    Site,
     StackMaps,
     StackName,
 )
@@ -48,7 +45,6 @@ from regard.model.model import Model
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-    from regard.look.results import Array
 
 DOING = "looking at attention"
 WHOLE = 512  # keys up to which every link is kept
@@ -60,7 +56,6 @@ SCORES = 2**25  # numbers of scores that are held at once
 TOP = 5  # words of a forecast
 LIMIT = 65_535  # tokens: a key is two bytes
 TOKENS = 4096  # that are run together without a head
-PAIRED = 8  # heads that do most, switched off two by two
 KEPT = 50_000  # forecasts that are kept: heads × positions; of long texts the last positions
 SIDES = {
     "encoder": ("source", "source"),
@@ -136,7 +131,7 @@ def read_text(kit: Kit, text: str, target: str | None = None) -> tuple[Batch, di
 def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMaps:
     """The maps with the words of all their forecasts."""
     every = [e.tokens for e in maps.effects.values()]
-    every += [x.tokens for x in (maps.forecast, maps.pairs) if x is not None]
+    every += [] if maps.forecast is None else [maps.forecast.tokens]
     ids = {int(id) for tokens in every for id in np.unique(tokens)}
     return replace(maps, words={id: spell(id) for id in ids})
 
@@ -274,64 +269,35 @@ def make_forecast(model: Model, x: Tensor) -> Forecast:
 
 @torch.no_grad()
 def add_effects(hooked: HookedModel, batch: Batch, maps: AttentionMaps) -> AttentionMaps:
-    """The maps with what each head, and each two of those that do most, do to forecasts."""
+    """The maps with what each head does to forecasts: its `z`, or its pattern, set to zero."""
     if maps.forecast is None:
         return maps
-    stacks, total = find_pattern_taps(hooked), sum(head_counts(hooked))
-    sites: dict[str, list[list[Site]]] = {  # by block; off at `z`, or at the pattern itself
-        stack: [
-            [
-                Site(z if z in hooked.taps else name, n)
-                for n in range(count_heads(hooked.model, name))
-            ]
-            for name, z in ((name, name.removesuffix("pattern") + "z") for name in names)
-        ]
-        for stack, names in stacks.items()
-    }
-    x, size = hooked.model.hidden(batch), hooked.model.config.head.size
+    model, size = hooked.model, hooked.model.config.head.size
     assert size is not None
-    first = max(0, len(maps.forecast.tokens) - max(1, min(KEPT // total, SCORES // size)))
-    best = torch.from_numpy(maps.forecast.tokens[first:, :1]).to(x.device)  # (P, 1)
-    goal = last_scores(hooked.model, x, first).log_softmax(-1)[0].gather(-1, best)  # (P, 1)
-
-    def switch_off(sets: Sequence[Sequence[Site]], doing: str) -> list[Array]:
-        """Without each set of heads: changes (N, P), likeliest tokens, probabilities (N, P, 5)."""
-        forecasts = []
-        rows = max(1, TOKENS // max(map(len, maps.tokens.values())))
-        for start in track(range(0, len(sets), rows), doing):
-            some = sets[start : start + rows]
-            masks: dict[str, Tensor] = {}
-            for row, site in ((row, site) for row, off in enumerate(some) for site in off):
-                shape = [len(some), 1, 1, 1]
-                shape[HEAD[site.tap.rpartition(".")[2]]] = count_heads(hooked.model, site.tap)
-                mask = masks.setdefault(site.tap, torch.zeros(shape, dtype=torch.bool))
-                mask.view(len(some), -1)[row, site.head] = True
-            with hooked.editing({tap: patch(0.0, mask=mask) for tap, mask in masks.items()}):
-                x = hooked.model.hidden(batch.tile(len(some)))
-            for one in x.split(1):
-                log = last_scores(hooked.model, one, first).log_softmax(-1)[0]  # (P, V)
-                top = log.topk(min(TOP, size))
-                forecasts.append(
-                    ((log.gather(-1, best) - goal)[:, 0], top.indices, top.values.exp())
-                )
-        return [torch.stack(parts).cpu().numpy() for parts in zip(*forecasts, strict=True)]
-
+    kept = max(1, min(KEPT // sum(head_counts(hooked)), SCORES // size))
+    first = max(0, len(maps.forecast.tokens) - kept)
+    rows = max(1, TOKENS // max(map(len, maps.tokens.values())))
+    best = torch.from_numpy(maps.forecast.tokens[first:, :1]).to(model.device)  # (P, 1)
+    plain = last_scores(model, model.hidden(batch), first)[0].log_softmax(-1)  # (P, V)
     effects: dict[str, HeadEffects] = {}
-    strongest = []
-    for stack, blocks in sites.items():
-        alone = [[site] for heads in blocks for site in heads]
-        parts = switch_off(alone, f"switching off heads of the {stack}")
-        parts = [x.reshape(len(blocks), -1, *x.shape[1:]) for x in parts]
-        effects[stack] = HeadEffects(first, *parts)
-        last = np.ndenumerate(np.abs(parts[0][..., -1]))
-        strongest += [(float(x), (stack, block, head)) for (block, head), x in last]
-    places = [place for _, place in sorted(strongest, reverse=True)[:PAIRED]]
-    couples = list(combinations(places, 2))
-    if not couples:
-        return replace(maps, effects=effects)
-    pairs = [[sites[stack][block][head] for stack, block, head in pair] for pair in couples]
-    both = PairEffects(couples, *switch_off(pairs, "switching off two heads"))
-    return replace(maps, effects=effects, pairs=both)
+    for stack, names in find_pattern_taps(hooked).items():
+        forecasts = []
+        for name in track(names, f"switching off heads of the {stack}, block"):
+            z, heads = name.removesuffix("pattern") + "z", count_heads(model, name)
+            tap = z if z in hooked.taps else name
+            shape = [-1, heads, 1, 1] if tap == name else [-1, 1, heads, 1]
+            for off in torch.eye(heads, dtype=torch.bool).split(rows):  # (R, H)
+                with hooked.editing({tap: patch(0.0, mask=off.view(shape))}):
+                    x = model.hidden(batch.tile(len(off)))
+                for one in x.split(1):
+                    log = last_scores(model, one, first)[0].log_softmax(-1)
+                    top = log.topk(min(TOP, size))
+                    change = (log - plain).gather(-1, best)[:, 0]
+                    forecasts.append((change, top.indices, top.values.exp()))
+        parts = (torch.stack(part).cpu().numpy() for part in zip(*forecasts, strict=True))
+        by_block = [part.reshape(len(names), -1, *part.shape[1:]) for part in parts]
+        effects[stack] = HeadEffects(first, *by_block)
+    return replace(maps, effects=effects)
 
 
 def last_scores(model: Model, x: Tensor, first: int) -> Tensor:

@@ -12,7 +12,7 @@ have files of their own.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, get_args
 
@@ -28,7 +28,6 @@ from regard.look.masked_input import Baseline, MaskedInput, SetFunction, run_in_
 from regard.look.patching import Goal, goal_columns, head_sites
 from regard.look.prompts import AskedText, find_token, read_asked
 from regard.look.results import Attribution, AttributionComparison, Method, MethodScores
-from regard.look.rollout import flow, mix_residual, rollout
 from regard.look.shap import shapley_values
 from regard.look.text_limits import check_length, check_memory, max_tokens_of
 from regard.model.batch import Batch
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 DOING = "explaining"
 METHODS: tuple[Method, ...] = get_args(Method)
 FIXED = ("bos", "eos", "pad", "cls", "sep", "mask")  # tokens that are not the user's words
-MAX_FLOW_TOKENS = 100  # a flow of more takes long, and is left out of comparisons
 RANDOM_ORDERS = 10  # of the floor that methods are compared with
-ATTENTION = ("attention", "rollout", "flow")
+ATTENTION = ("attention", "rollout")
+RESIDUAL = 0.5  # share of the stream that passes a layer beside its attention
 TOLERANCE = 0.05  # of F(x) − F(x'): more is missing → more steps
 MAX_STEPS = 1600  # that are taken without being asked for
 
@@ -125,31 +124,38 @@ def attention_row(masked: MaskedInput) -> Tensor:
     return torch.stack(rows).mean(0).cpu().double()[masked.columns]
 
 
-def follow_attention(masked: MaskedInput, method: Method) -> Tensor:
-    """(M,): how much of each token attention has carried to the goal's place through all layers.
+def mix_residual(patterns: Sequence[Tensor], residual: float = RESIDUAL) -> list[Tensor]:
+    """Mean over heads of each pattern (B, H, T, T), with the residual connection; rows sum to 1."""
+    layers = []
+    for pattern in patterns:
+        mean = pattern.mean(1)
+        layer = (1 - residual) * mean + residual * torch.eye(mean.shape[-1]).to(mean)
+        layers.append(layer / layer.sum(-1, keepdim=True).clamp(min=1e-12))
+    return layers
 
-    By rollout; by flow how much it could have carried there at most.
-    """
-    layers, at = layers_to_goal(masked)
-    weights = rollout(layers)[0, at] if method == "rollout" else flow(layers, at)[0]
-    return weights.cpu().double()[masked.columns]
+
+def rollout(layers: Sequence[Tensor]) -> Tensor:
+    """How much of each input token is in each token of the top (B, T, T), of mixed layers."""
+    product, *rest = layers
+    for layer in rest:
+        product = layer @ product
+    return product
 
 
 @torch.no_grad()
-def layers_to_goal(masked: MaskedInput) -> tuple[list[Tensor], int]:
-    """The layers (1, S, S) from the input up, and where in the last of them the goal's place is.
+def follow_attention(masked: MaskedInput) -> Tensor:
+    """(M,): how much of each token attention has carried to the goal's place through all layers.
 
-    In an encoder-decoder the goal's cross-attention is a last layer above the encoder's.
+    By rollout (Abnar and Zuidema 2020); in an encoder-decoder the goal's cross-attention stands
+    above the encoder's layers.
     """
     model = masked.hooked.model
     stack = "decoder" if model.encoder is None else "encoder"
-    layers = mix_residual(read_patterns(masked, "attn", stack))
+    layers = rollout(mix_residual(read_patterns(masked, "attn", stack)))[0].cpu().double()  # (S, S)
     if model.config.target is None:
-        return layers, int(goal_columns(model, masked.batch, masked.goal)[0])
+        return layers[goal_columns(model, masked.batch, masked.goal)[0], masked.columns]
     whole = replace(masked, players=None)
-    top = torch.zeros_like(layers[0])
-    top[:, 0, whole.columns] = attention_row(whole).to(top)
-    return [*layers, top], 0
+    return (attention_row(whole) @ layers[whole.columns])[masked.columns]
 
 
 def read_patterns(masked: MaskedInput, part: str, stack: str = "") -> list[Tensor]:
@@ -196,11 +202,10 @@ def random_areas(
 ) -> tuple[float, float]:
     """The mean areas of random orders: what a method without any idea reaches."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = [
-        deletion_and_insertion(goal, torch.rand(count, generator=generator)) for _ in range(orders)
-    ]
-    deletion = sum(curves.deletion_area for curves in drawn) / orders
-    return deletion, sum(curves.insertion_area for curves in drawn) / orders
+    drawn = (torch.rand(count, generator=generator) for _ in range(orders))
+    areas = [deletion_and_insertion(goal, scores)[2:] for scores in drawn]
+    deletion, insertion = (sum(each) / orders for each in zip(*areas, strict=True))
+    return deletion, insertion
 
 
 def spearman(a: Tensor, b: Tensor) -> float:
@@ -260,8 +265,7 @@ def explain_text(
         return Attribution(*said, method, score_tokens(masked, method, steps, samples))
     patterns = [name for name in kit.hooked.taps if name.endswith(".pattern")]
     own = any(".cross." not in name for name in patterns)  # a recurrent reader has none of its own
-    unusable = set() if own else {"rollout", "flow"} if patterns else set(ATTENTION)
-    unusable |= {"flow"} if masked.width > MAX_FLOW_TOKENS else set()
+    unusable = set() if own else {"rollout"} if patterns else set(ATTENTION)
     scores: dict[str, MethodScores] = {}
     for name in METHODS:
         if name not in unusable:
@@ -289,9 +293,8 @@ def score_tokens(
     elif method == "shap":
         scores = shapley_values(masked, count, samples, seed)
     else:
-        plain = method == "attention"
-        weights = attention_row(masked) if plain else follow_attention(masked, method)
-        scores = MethodScores(weights, share=None if method == "flow" else float(weights.sum()))
+        weights = attention_row(masked) if method == "attention" else follow_attention(masked)
+        scores = MethodScores(weights, share=float(weights.sum()))
     if bool(scores.scores.isnan().any()):
         raise RegardError(DOING, "scores that are NaN", "numbers", "check the model's weights")
     return scores

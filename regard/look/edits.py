@@ -1,5 +1,5 @@
-"""Edits: change an activation while the model runs: zero, mean, patch, add, resample, or any
-function of it.
+"""Edits: change an activation while the model runs: zero, mean, patch, add, or any function of
+it.
 
 An edit is a few tensors and flags, not a closure: `torch.compile` compiles a kind of edit once and
 later ones of that kind, with other heads or values, run without compiling again. Commands write
@@ -28,7 +28,6 @@ negative ones count from the end."""
 # Where heads, positions and neurons lie in each place's tensor (ARCHITECTURE: shapes of taps).
 HEAD = {"q": 2, "k": 2, "v": 2, "z": 2, "scores": 1, "pattern": 1}
 POSITION = {"scores": 2, "pattern": 2}
-DRAWN = 4096  # rows of a bank that are drawn: a text of more positions meets them again
 DOING = "editing an activation"
 
 
@@ -50,7 +49,7 @@ class Columns:
 class Edit:
     """Replace (or add to) the chosen part of an activation by a value or by its mean."""
 
-    kind: Literal["replace", "add", "mean", "draw", "function"]
+    kind: Literal["replace", "add", "mean", "function"]
     value: Tensor | None = None
     head: Tensor | slice | None = None
     position: Tensor | slice | None = None
@@ -78,8 +77,7 @@ class Edit:
             problem = f"the mean of a run at {name}, whose later steps are not known yet"
             raise UsageError(DOING, problem, "regard.mean(reference), of a run before")
         placed = replace(self, place=place, compact=cell)
-        vectors = self.value is not None and self.value.dim() == (2 if self.kind == "draw" else 1)
-        if place in ("q", "k", "v", "z") and self.value is not None and vectors:
+        if place in ("q", "k", "v", "z") and self.value is not None and self.value.dim() == 1:
             width = int(owner.width)  # type: ignore[arg-type]
             if self.value.shape[-1] % width == 0:  # one head, or heads side by side
                 placed.value = self.value.unflatten(-1, (-1, width))
@@ -94,15 +92,8 @@ class Edit:
         """The activation with the chosen part changed."""
         if self.function is not None:
             return self.apply(self.function, x)
-        value = self.value
-        if self.kind == "draw":  # a row for each position, from the first again after the last
-            assert value is not None
-            value = value.to(x)[self.positions(x) % len(value)]
-        self.check_shapes(x, value)
-        if self.kind == "mean":
-            value = self.mean_of(x)
-        assert value is not None
-        value = value.to(x)
+        self.check_shapes(x)
+        value = self.mean_of(x) if self.value is None else self.value.to(x)
         return torch.where(self.where(x), x + value if self.kind == "add" else value, x)
 
     def apply(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -146,9 +137,9 @@ class Edit:
             raise UsageError(DOING, problem, "a tap that holds a vector for each token")
         return chosen.view([len(chosen), *(-1 if d == dim else 1 for d in range(1, x.dim()))])
 
-    def check_shapes(self, x: Tensor, value: Tensor | None) -> None:
+    def check_shapes(self, x: Tensor) -> None:
         """Refuse a value or a mask that cannot be laid over the activation."""
-        for name, tensor in (("value", value), ("mask", self.mask)):
+        for name, tensor in (("value", self.value), ("mask", self.mask)):
             if tensor is None:
                 continue
             sizes = zip(reversed(tensor.shape), reversed(x.shape), strict=False)
@@ -294,28 +285,9 @@ def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
     return Edit("add", read_values(value, "add"), **read_indices(where))
 
 
-def resample(bank: Tensor, seed: int = 0, **where: Unpack[Where]) -> Edit:
-    """Give each position a row of `bank` (N, D), drawn at random: what passes the tap in a corpus.
-
-    Any batch draws alike, and generation too. `Extracted.tensor` makes banks.
-    """
-    bank = read_values(bank, "resample")
-    if bank.dim() != 2 or not len(bank):
-        problem = f"a bank of shape {tuple(bank.shape)}"
-        raise UsageError("resampling", problem, "rows (N, D) of activations")
-    order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed))[:DRAWN]
-    return Edit("draw", bank[order], **read_indices(where))
-
-
 # Edits as commands write them ---------------------------------------------------------------------
 
-OPTIONS = {
-    "zero": (),
-    "mean": (),
-    "add": ("file", "minus", "scale"),
-    "patch": ("file",),
-    "resample": ("file", "seed"),
-}
+OPTIONS = {"zero": (), "mean": (), "add": ("file", "minus", "scale"), "patch": ("file",)}
 """Each kind of edit, and the options it has beside the choices."""
 CHOICES = ("head", "position", "neuron")
 FORM = f"TAP={'|'.join(OPTIONS)}[,head=N+N][,position=N][,neuron=N][,file=F][,minus=F][,scale=X]"
@@ -342,17 +314,12 @@ def parse_edits(edits: Edits | Sequence[str]) -> Edits:
 def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     """One edit from its words."""
     check_known(kind, OPTIONS, PARSING, f"{kind!r} in {text!r}")
+    values = dict(option.partition("=")[::2] for option in options)
     known = (*CHOICES, *OPTIONS[kind])
-    values = {}
-    for option in options:
-        name, _, value = option.partition("=")
-        if name not in known or not value:
-            expected = f"{', '.join(f'{n}=' for n in known)} after {kind}"
-            raise UsageError(PARSING, f"{option!r} in {text!r}", expected)
-        values[name] = value
+    check_names(values, known, PARSING, f"{', '.join(f'{n}=' for n in known)} after {kind}")
 
-    def numbers(name: str, default: str = "") -> list[int]:
-        parts = values.get(name, default).split("+")
+    def numbers(name: str) -> list[int]:
+        parts = values[name].split("+")
         if not all(part.removeprefix("-").isdecimal() for part in parts):
             raise UsageError(PARSING, f"{values[name]!r} in {text!r}", "whole numbers joined by +")
         return [int(part) for part in parts]
@@ -361,14 +328,8 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     if kind in ("zero", "mean"):
         return zero(**where) if kind == "zero" else mean(None, **where)
     if "file" not in values:
-        expected = "a folder of `regard look extract`, whose rows are drawn"
-        if kind != "resample":
-            expected = f"the vector to {kind}: a .safetensors file or a folder of `look extract`"
+        expected = f"the vector to {kind}: a .safetensors file or a folder of `look extract`"
         raise UsageError(PARSING, f"{text!r}", f"{kind},file=F, {expected}")
-    if kind == "resample":
-        store = Extracted(values["file"])
-        bank = store.tensor(store.taps[0] if len(store.taps) == 1 else tap)
-        return resample(bank, numbers("seed", "0")[0], **where)
     vector = read_vector(values["file"], tap)
     if kind == "patch":
         return patch(vector, **where)

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard.ambient import note, track
-from regard.errors import DataError, RegardError, UsageError
+from regard.errors import DataError, RegardError
 from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, open_writer
 from regard.look.activations import Selection, TextIds, gather_rows, read_batch, select_taps
 from regard.look.hooks import HookedModel
 from regard.look.results import Extraction
 from regard.look.text_limits import max_tokens_of
-from regard.model.config import TextConfig
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -57,9 +56,7 @@ def extract_corpus(
 
     A text that cannot be read is told and skipped.
     """
-    if not isinstance(kit.model.config.front, TextConfig):
-        kind = kit.model.config.front.kind
-        raise UsageError(DOING, f"a model that reads {kind}", "one that reads text")
+    max_tokens_of(kit, DOING)  # says so where it reads no text
     kit.hooked.check_alone("a corpus, whose texts run together")
     selection = select_taps(kit.hooked, taps, position)
     counts, start = CorpusCounts(), time.monotonic()
@@ -76,10 +73,7 @@ def extract_corpus(
             "model": name,
             "position": selection.position,
             "tokens_of": "source" if selection.source else "target" if pair else "text",
-            "texts": counts.texts,
-            "tokens": counts.tokens,
-            "skipped": counts.skipped,
-            "short": counts.short,
+            **vars(counts),
         }
         sizes = writer.finish(about)
     if counts.skipped > FAULTS:
@@ -114,10 +108,7 @@ def group_texts(
 
 
 def read_corpus(
-    kit: Kit,
-    texts: Iterable[str | RegardError],
-    selection: Selection,
-    counts: CorpusCounts,
+    kit: Kit, texts: Iterable[str | RegardError], selection: Selection, counts: CorpusCounts
 ) -> Iterator[TextIds]:
     """Texts as ids; one that cannot be read is told, the others are done."""
     limits = [max_tokens_of(kit, DOING)]

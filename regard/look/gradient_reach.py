@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import current, track
-from regard.errors import UsageError
 from regard.look.hooks import HookedModel
 from regard.look.results import GradientCurve, GradientReach
 from regard.model.batch import Batch
@@ -54,8 +53,6 @@ def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
     the next, of an LSTM h and c, of all layers; of a Transformer it is the vector of token t that
     the first block reads. In float64, where the gradient of many steps does not underflow.
     """
-    if model.encoder is not None or model.decoder is None:
-        raise UsageError(DOING, "a model with an encoder", "a language model")
     model = deepcopy(model).double().eval().requires_grad_()
     states: Sequence[Tensor]
     with torch.enable_grad():

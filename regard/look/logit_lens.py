@@ -61,9 +61,6 @@ def lens_scores(hooked: HookedModel, batch: Batch, columns: Tensor | None = None
     model = hooked.model
     name, stack = last_stack(model, LOOKING)
     whole = model.head.config.take != "all"
-    if whole and columns is not None:
-        problem = "columns, and an output head with one answer for a row"
-        raise UsageError(LOOKING, problem, "no columns")
     taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
     _, seen = hooked.run(batch, taps)
     scores = []
@@ -182,8 +179,6 @@ def copy_score(
     if stack.config.block.norm_at == "post" or attention.cross or hooked.model.head.dense:
         problem = "cross-attention, a post-norm model or a transforming output head"
         raise UsageError("scoring copies", problem, "self-attention of a pre-norm language model")
-    if not 0 <= head < attention.heads:
-        raise UsageError("scoring copies", f"head {head}", f"0 to {attention.heads - 1}")
     _, seen = hooked.run(batch, f"{name}.blocks.0.resid_post")
     (x,) = seen.values()
     v = attention.v(attention.norm(x)).unflatten(-1, (attention.groups, attention.width))

@@ -3,7 +3,7 @@
     def test_it_still_copies(mechanism):
         model = mechanism("folder")
         model.some_head("induction", at_least=0.5)
-        model.head(3, 5).attends_previous(at_least=0.9)
+        model.head(3, 5).scores("previous", at_least=0.9)
         model.unused("decoder.blocks.2.attn.z", head=3, on=["The cat sat on the mat."])
         model.head(0, 1).unused_by(model.head(3, 5), "q", on=["The cat sat on the mat."])
 
@@ -144,21 +144,6 @@ class HeadClaim:
         self.count: int = attention.heads  # type: ignore[assignment]
         self.groups: int = getattr(attention, "groups", self.count)  # additive attention has none
 
-    def attends_previous(self, at_least: float = 0.5) -> float:
-        """It looks one token back."""
-        __tracebackhide__ = True
-        return self.scores("previous", at_least)
-
-    def attends_duplicate(self, at_least: float = 0.5) -> float:
-        """It looks at the same token, where that stood before."""
-        __tracebackhide__ = True
-        return self.scores("duplicate", at_least)
-
-    def inducts(self, at_least: float = 0.5) -> float:
-        """It looks at what came after the same token."""
-        __tracebackhide__ = True
-        return self.scores("induction", at_least)
-
     def copies(self, at_least: float = 0.5, top: int = 5) -> float:
         """What it writes for a token favours that token (Wang 2022): a share of random tokens."""
         __tracebackhide__ = True
@@ -206,9 +191,11 @@ class HeadClaim:
         edge = f"{written} head {self.number} → {read} head {reader.number} is used"
         return self.model.small_change(before, after, batch, change_below, edge)
 
-    def scores(self, kind: str, at_least: float) -> float:
-        """Claim a score of this head."""
+    def scores(self, kind: str, at_least: float = 0.5) -> float:
+        """Claim that it looks one token back (previous), at the same token, where that stood before
+        (duplicate), or at what came after that (induction)."""
         __tracebackhide__ = True
+        check_known(kind, KINDS, "testing a mechanism")
         (mine,) = (s for s in self.model.scores if (s.layer, s.head) == (self.layer, self.number))
         value: float | None = getattr(mine, kind)
         if value is None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.look.results import AttentionMaps, HeadEffects, HeadMap, PairEffects
+from regard.look.results import AttentionMaps, HeadMap
 
 if TYPE_CHECKING:
     from regard.look.results import Array
@@ -33,8 +33,7 @@ ATTENTION_LEGEND = (
 )
 EFFECTS_LEGEND = (
     " The number below a head is what switching it off does to the log-probability of the "
-    "likeliest prediction at the chosen position; click it to switch the head off, and another to "
-    "switch off two together."
+    "likeliest prediction at the chosen position; click it to switch the head off."
 )
 ATTENTION_BODY = """
 <noscript>This page draws with JavaScript, which is switched off here.</noscript>
@@ -106,20 +105,15 @@ def attention_data(maps: AttentionMaps) -> dict[str, Any]:
             "shares": np.round(maps.forecast.probabilities.astype(float), 5).tolist(),
         }
 
-    def pack_effects(effects: HeadEffects | PairEffects) -> str:
+    data["effects"] = {}
+    for name, effects in maps.effects.items():
         arrays = [
             effects.changes.astype("<f4"),
             np.searchsorted(ids, effects.tokens).astype("<i4"),
             np.round(effects.probabilities * SHARES).astype("<u2"),
         ]
-        return pack_arrays(arrays)
-
-    data["effects"], data["pairs"] = {}, None
-    for name, effects in maps.effects.items():
         shape = {"first": effects.first, "shape": effects.tokens.shape}
-        data["effects"][name] = shape | {"data": pack_effects(effects)}
-    if maps.pairs is not None:
-        data["pairs"] = {"heads": maps.pairs.heads, "data": pack_effects(maps.pairs)}
+        data["effects"][name] = shape | {"data": pack_arrays(arrays)}
     return data | {"words": [maps.words[int(id)] for id in ids]}
 
 

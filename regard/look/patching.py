@@ -261,10 +261,7 @@ def mean_gap(clean: Tensor, corrupt: Tensor) -> Tensor:
 
 
 def patch_sites(
-    hooked: HookedModel,
-    pairs: Pairs,
-    sites: Sequence[Site],
-    rows: int = ROWS,
+    hooked: HookedModel, pairs: Pairs, sites: Sequence[Site], rows: int = ROWS
 ) -> Effects:
     """Patch each site alone: put clean values into corrupted runs.
 

@@ -69,20 +69,23 @@ def draw_map(
     values: Sequence[Sequence[float]],
     down: Sequence[str],
     across: Sequence[str],
-    name: str,
+    names: tuple[str, str],
     marked: Sequence[tuple[int, int]] = (),
 ) -> Figure:
-    """A heat map, red above zero and blue below; `marked` cells (row, column) framed."""
+    """A heat map, red above zero and blue below; `marked` cells (row, column) framed.
+
+    `names`: of what goes across, and of the values.
+    """
     figure = new_figure(2.5 + 0.3 * len(across), 1.2 + 0.25 * len(down))
     axes = figure.subplots()
     most = max((abs(value) for row in values for value in row), default=1.0) or 1.0
     image = axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto")
     axes.set_xticks(range(len(across)), across, fontsize=7)
     axes.set_yticks(range(len(down)), down, fontsize=7)
-    axes.set(xlabel="head" if name == "heads" else "position" if name == "stream" else "")
+    axes.set(xlabel=names[0])
     for row, column in marked:
         axes.plot(column, row, "s", markersize=9, markerfacecolor="none", color="black")
-    figure.colorbar(image, label="share of the difference")
+    figure.colorbar(image, label=names[1])
     return figure
 
 

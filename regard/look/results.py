@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
@@ -120,20 +120,6 @@ class HeadEffects(NamedTuple):
     """(blocks, heads, P, 5)"""
 
 
-class PairEffects(NamedTuple):
-    """What becomes of forecasts when two heads are switched off together."""
-
-    heads: Sequence[tuple[tuple[str, int, int], ...]]
-    """Of each pair stack, block and head; those that do most alone."""
-    changes: Array
-    """(pairs, P): of the same positions as effects of one head."""
-    tokens: Array
-    """(pairs, P, 5)"""
-    probabilities: Array
-    """(pairs, P, 5)"""
-
-
-@dataclass(frozen=True)
 class DescribedHead(Row):
     """A head as it is listed."""
 
@@ -145,7 +131,6 @@ class DescribedHead(Row):
     if_off: float | None = shown("{:+.2f}")
 
 
-@dataclass(frozen=True)
 class AttentionMaps(Result):
     """{heading}."""
 
@@ -158,7 +143,6 @@ class AttentionMaps(Result):
     """The forecast is of the whole text, not of positions."""
     effects: dict[str, HeadEffects] = field(default_factory=dict)
     """By stack; empty where they were not asked for."""
-    pairs: PairEffects | None = None
     words: dict[int, str] = field(default_factory=dict)
     """How the tokens or classes of forecasts are spelt."""
     heading: str = "attention"
@@ -269,7 +253,6 @@ class AttentionMaps(Result):
 HeadMeasure = Literal["previous", "duplicate", "induction", "entropy", "distance", "norm"]
 
 
-@dataclass(frozen=True)
 class HeadScore(Row):
     """What was measured of one head; None where there is no such thing."""
 
@@ -298,7 +281,6 @@ class HeadScore(Row):
         return f"{self.block}.{self.head}{where}"
 
 
-@dataclass(frozen=True)
 class HeadScores(Result):
     """{model} on {rows} × 2 × {length} random tokens of seed {seed}."""
 
@@ -313,7 +295,6 @@ class HeadScores(Result):
 # Lens ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class LensLayer(Row):
     """What one layer would say."""
 
@@ -326,7 +307,6 @@ class LensLayer(Row):
     """1 is the likeliest."""
 
 
-@dataclass(frozen=True)
 class StreamPart(Row):
     """One writer into the stream, or a constant."""
 
@@ -341,14 +321,12 @@ class StreamPart(Row):
     """As people say it, such as block 3 head 5."""
 
 
-@dataclass(frozen=True)
 class Contribution(StreamPart):
     """What a part gave to the logit."""
 
     value: float = shown("{:+.4f}")
 
 
-@dataclass(frozen=True)
 class LensToken(Row):
     """A token by its id and its spelling."""
 
@@ -356,7 +334,6 @@ class LensToken(Row):
     piece: str = shown("{!r}")
 
 
-@dataclass(frozen=True)
 class Lens(Result):
     """{text}."""
 
@@ -387,7 +364,6 @@ class Lens(Result):
 # Extraction ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Extraction(Result):
     """{out}: activations of {texts} texts."""
 
@@ -419,11 +395,10 @@ class Extraction(Result):
 
 # Attribution ------------------------------------------------------------------------------------
 
-Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout", "flow"]
+Method = Literal["gradient", "ig", "lime", "shap", "attention", "rollout"]
 BAR = 10  # characters of the longest bar
 
 
-@dataclass(frozen=True)
 class MethodScores(Result):
     """How good the scores are."""
 
@@ -448,7 +423,7 @@ class MethodScores(Result):
     orders: int | None = shown(lambda n: f"{n:,}" if n else "all", optional=True, default=None)
     """Of SHAP; 0 where all subsets were run."""
     share: float | None = shown("{:.1%}", title="attention here", optional=True, default=None)
-    """Of the attention that is on these tokens; None for a flow, whose ways have common parts."""
+    """Of the attention that is on these tokens."""
     deletion: float | None = shown(optional=True, default=None)
     """Area under the curve of the goal while tokens are deleted by their scores: small is
     faithful. Measured where methods are compared."""
@@ -456,7 +431,6 @@ class MethodScores(Result):
     """Area while they are inserted: large is faithful."""
 
 
-@dataclass(frozen=True)
 class TokenScore(Row):
     """One token and its score."""
 
@@ -465,7 +439,6 @@ class TokenScore(Row):
     score: float
 
 
-@dataclass(frozen=True)
 class ExplainedText(Result):
     """A text and the answer that is explained."""
 
@@ -485,7 +458,6 @@ class ExplainedText(Result):
         return f"{answer}; an absent token is {self.baseline}"
 
 
-@dataclass(frozen=True)
 class Attribution(ExplainedText):
     """What each token of a text gives to an answer, by one method."""
 
@@ -527,7 +499,6 @@ class Attribution(ExplainedText):
         yield from self.explanation.parts()
 
 
-@dataclass(frozen=True)
 class AttributionComparison(ExplainedText):
     """All methods on one text: what each gives to its tokens, and how faithful it is."""
 
@@ -560,7 +531,6 @@ Over = Literal["heads", "mlps", "stream"]
 Ablation = Literal["resample", "mean", "zero"]
 
 
-@dataclass(frozen=True)
 class Site(Row):
     """A place in a model: the whole of a tap, or one head or position of it."""
 
@@ -573,7 +543,6 @@ class Site(Row):
         return f"{self.tap}{head}" + ("" if self.position is None else f" at {self.position}")
 
 
-@dataclass(frozen=True)
 class SiteEffect(Row):
     """What one site does to the goal."""
 
@@ -591,7 +560,6 @@ class SiteEffect(Row):
         return Site(self.tap, self.head, self.position)
 
 
-@dataclass(frozen=True)
 class PatchEffects(Result):
     """What each head, MLP or position does to an answer, by putting it into another run."""
 
@@ -619,7 +587,8 @@ class PatchEffects(Result):
         from regard.look.picture import draw_map
 
         values = {effect.site: effect.effect for effect in self.effects}
-        return draw_map(*site_grid(values), self.over)
+        across = {"heads": "head", "mlps": "", "stream": "position"}[self.over]
+        return draw_map(*site_grid(values), (across, "share of the difference"))
 
 
 def site_grid(values: Mapping[Site, float]) -> tuple[list[list[float]], list[str], list[str]]:
@@ -636,7 +605,6 @@ def site_grid(values: Mapping[Site, float]) -> tuple[list[list[float]], list[str
 # Circuits ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Estimate(Row):
     """A share of the model's score, with the interval that holds 95 of 100 resamples of pairs."""
 
@@ -648,7 +616,6 @@ class Estimate(Row):
         return f"{self.value:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
-@dataclass(frozen=True)
 class Completeness(Row):
     """|circuit without K − model without K| over random subsets K of the circuit."""
 
@@ -656,7 +623,6 @@ class Completeness(Row):
     worst: float
 
 
-@dataclass(frozen=True)
 class Certificate(Result):
     """What a circuit is worth, on {pairs} pairs that it was not found on."""
 
@@ -674,7 +640,6 @@ class Certificate(Result):
     """Share of them that are as faithful as the circuit, or more."""
 
 
-@dataclass(frozen=True)
 class CircuitNode(Row):
     """A head or MLP of a circuit."""
 
@@ -691,7 +656,6 @@ class CircuitNode(Row):
         return Site(self.tap, self.head)
 
 
-@dataclass(frozen=True)
 class CircuitEdge(Row):
     """From the output of one part to an input of a later one."""
 
@@ -703,7 +667,6 @@ class CircuitEdge(Row):
     """Share of the difference that the corruption makes, to first order; 1 is all of it."""
 
 
-@dataclass(frozen=True)
 class Circuit(Result):
     """The few heads and MLPs that do a task."""
 
@@ -730,13 +693,12 @@ class Circuit(Result):
         heads = {site: effect for site, effect in self.effects.items() if site.head is not None}
         rows, taps, across = site_grid(heads)
         kept = [(taps.index(n.tap), n.head) for n in self.nodes if n.head is not None]
-        return draw_map(rows, taps, across, "heads", kept)
+        return draw_map(rows, taps, across, ("head", "share of the difference"), kept)
 
 
 # Indirect objects -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class ClassHead(Row):
     """A head of a class."""
 
@@ -751,7 +713,6 @@ class ClassHead(Row):
     """Score of the class on random repeats, where it has one."""
 
 
-@dataclass(frozen=True)
 class IndirectObjects(Result):
     """Whether a model knows who the indirect object is, on {prompts} prompts."""
 
@@ -776,7 +737,6 @@ class IndirectObjects(Result):
 ProbeKind = Literal["linear", "mlp"]
 
 
-@dataclass(frozen=True)
 class ProbedTap(Row):
     """How well labels can be read off the vectors of one tap."""
 
@@ -791,7 +751,6 @@ class ProbedTap(Row):
     """Accuracy less that of the control task."""
 
 
-@dataclass(frozen=True)
 class LabelProbe(Result):
     """{label} by a {kind} probe."""
 
@@ -805,14 +764,12 @@ class LabelProbe(Result):
     taps: list[ProbedTap]
 
 
-@dataclass(frozen=True)
 class LabelProbes(Result):
     """Which layer knows what."""
 
     features: list[LabelProbe]
 
 
-@dataclass(frozen=True)
 class TreeAgreement(Row):
     """How far predicted trees agree with the true ones."""
 
@@ -829,7 +786,6 @@ class TreeAgreement(Row):
     """Edges in all, without punctuation."""
 
 
-@dataclass(frozen=True)
 class TreeProbe(Result):
     """Trees by a structural probe (rank {rank})."""
 
@@ -852,7 +808,6 @@ class TreeProbe(Result):
             yield f"\ngold\n{gold}\n{self.best}, * where the edge up is wrong\n{predicted}"
 
 
-@dataclass(frozen=True)
 class SpeechTreeProbes(Result):
     """Trees of speech as it was spoken, and without fillers and restarts."""
 
@@ -869,7 +824,6 @@ class SpeechTreeProbes(Result):
 # Gradients ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class GradientCurve(Row):
     """How far back the loss of one model reaches."""
 
@@ -878,7 +832,6 @@ class GradientCurve(Row):
     """Its size by the state 1, 2, … steps before the loss."""
 
 
-@dataclass(frozen=True)
 class GradientReach(Result):
     """Gradient of the loss by the state so many steps before it."""
 

@@ -225,11 +225,7 @@ def tree_lines(words: Sequence[str], heads: Sequence[int], marked: set[int] | No
 
 
 def probe_trees(
-    kit: Kit,
-    corpus: TaggedCorpus,
-    path: str | Path,
-    taps: Sequence[str],
-    rank: int = 64,
+    kit: Kit, corpus: TaggedCorpus, path: str | Path, taps: Sequence[str], rank: int = 64
 ) -> TreeProbe:
     """How far trees of the treebank at `path` can be read off the vectors of each tap.
 

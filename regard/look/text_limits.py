@@ -46,22 +46,16 @@ def check_length(kit: Kit, ids: list[int], doing: str, side: Side = "source") ->
     return ids
 
 
-def run_bytes(kit: Kit, length: int, gradients: bool = False) -> int:
-    """What one text of so many tokens takes, by formula; of recurrent models none is known."""
-    if not kit.model.stacks:
-        return 0
-    config, run = kit.model.config, RunShape(1, length, length)
-    if gradients:
-        return sum(kept_bytes(config, run).values())
-    memory = count_memory(config, run)
-    return memory.peak - memory.weights
-
-
 def check_memory(kit: Kit, length: int, doing: str, maps: int = 0, gradients: bool = False) -> int:
     """Bytes that a text takes where so many heads' maps are held; too many are refused."""
 
     def needed(tokens: int) -> int:
-        return run_bytes(kit, tokens, gradients) + MAP_BYTES * maps * tokens**2
+        run, config = RunShape(1, tokens, tokens), kit.model.config
+        memory = count_memory(config, run) if kit.model.stacks else None  # recurrent: not known
+        takes = 0 if memory is None else memory.peak - memory.weights
+        if gradients and memory is not None:
+            takes = sum(kept_bytes(config, run).values())
+        return takes + MAP_BYTES * maps * tokens**2
 
     takes, free = needed(length), free_memory(kit.device.type)
     if free is not None and takes > free:

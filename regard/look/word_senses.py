@@ -15,7 +15,7 @@ from regard.ambient import note
 from regard.data.text_files import find_files, read_lines
 from regard.data.word_frequencies import Span, key, word_spans
 from regard.decode.results import LeftOut, SenseLayer, WordSenses, WordUse
-from regard.errors import DataError, nearest
+from regard.errors import DataError, did_you_mean
 from regard.history.word_vectors import WordVectors
 from regard.look.activations import find_word_tokens
 from regard.look.probing import choose_taps, tap_vectors
@@ -40,12 +40,7 @@ class WordLine(NamedTuple):
 
 
 def study_word(
-    kit: Kit,
-    name: str,
-    word: str,
-    files: Sequence[str | Path],
-    layer: str | None,
-    top: int,
+    kit: Kit, name: str, word: str, files: Sequence[str | Path], layer: str | None, top: int
 ) -> WordSenses:
     """Cosines and neighbours of a word's vectors, a file for each sense."""
     left = list[LeftOut]()
@@ -79,9 +74,7 @@ def find_word(word: str, paths: Sequence[str], left: list[LeftOut]) -> list[Word
                 left.append(LeftOut(path, number, f"no {word!r}"))
                 seen.update(names)
     if not lines:
-        close = nearest(word, sorted(seen))
-        doing = f"looking for {word!r} in {', '.join(paths)}"
-        fix = f"did you mean {close}?" if close else ""
+        doing, fix = f"looking for {word!r} in {', '.join(paths)}", did_you_mean(word, sorted(seen))
         raise DataError(doing, f"{len(left):,} lines, none with it", "a line with the word", fix)
     return lines
 

@@ -22,7 +22,6 @@ OPTIONAL = {
     "sentencepiece": "opens .model and .spm tokenizers",
     "soundfile": "reads sound files",
     "pillow": "reads pictures",
-    "scipy": "follows attention as a flow in `regard look explain`",
     "rich": "tables and progress on a terminal",
 }
 

@@ -224,10 +224,7 @@ KINDS = {
     "lengthmod": AtomKind("mr", "number of tokens mod {0} is {1}", "len(x) % {0} == {1}", 4),
     "order": AtomKind("vss", ORDERS, ORDER_SOURCES, 2),
     "enclosed": AtomKind(
-        "vss",
-        ("every " + AROUND, "the first " + AROUND, "the last " + AROUND),
-        ENCLOSED_SOURCES,
-        5,
+        "vss", ("every " + AROUND, "the first " + AROUND, "the last " + AROUND), ENCLOSED_SOURCES, 5
     ),
     "shape": AtomKind(
         "w",

@@ -17,24 +17,12 @@ from regard.ambient import current, progress
 from regard.data.tabular import kind_of
 from regard.errors import DataError
 from regard.formal.state_diagram import dot
-from regard.rules.description_length import (
-    TIE,
-    LabelCode,
-    contrast_code,
-    label_code,
-    posterior,
-)
+from regard.rules.description_length import TIE, LabelCode, contrast_code, label_code, posterior
 from regard.rules.encoded_lines import encode
 from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both, thin_sides
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
-from regard.rules.probes import (
-    distinct,
-    edit_lines,
-    find_probes,
-    probe_symbols,
-    short_words,
-)
+from regard.rules.probes import distinct, edit_lines, find_probes, probe_symbols, short_words
 from regard.rules.results import (
     RANDOM,
     SMALL_STATES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from regard.errors import DataError
@@ -18,7 +18,6 @@ CLIP = 300  # characters of a line that is shown
 RANDOM = "<random>"  # the file of lines that were drawn
 
 
-@dataclass(frozen=True)
 class LabelledLine(Row):
     """One line with its label and where it stands."""
 
@@ -34,7 +33,6 @@ class LabelledLine(Row):
         return f"{self.file}:{self.line}"
 
 
-@dataclass(frozen=True)
 class Chance(Row):
     """Negatives that keep a rule, when they are random lines."""
 
@@ -52,8 +50,7 @@ class Chance(Row):
         return self.p_at_least > 0.05 and 1 - self.p_at_least + self.p_exactly > 0.05
 
 
-@dataclass(frozen=True, kw_only=True)
-class RuleHypothesis(Row):
+class RuleHypothesis(Row, kw_only=True):
     """A rule with its evidence; `accepts(tokens)` decides."""
 
     rule: str
@@ -82,7 +79,6 @@ class RuleHypothesis(Row):
         return self.formula.compile()
 
 
-@dataclass(frozen=True)
 class DecidingProbe(Row):
     """A sequence that would decide, and which hypotheses, from 1, say yes and no to it."""
 
@@ -94,7 +90,6 @@ class DecidingProbe(Row):
     """Expected bits about which of the rules is the right one."""
 
 
-@dataclass(frozen=True)
 class BothSides(Row):
     """A sequence among the positives and the negatives, with the first place of each."""
 
@@ -103,7 +98,6 @@ class BothSides(Row):
     negative: str
 
 
-@dataclass(frozen=True)
 class Disagreement(Row):
     """A word on which an automaton and a network do not agree."""
 
@@ -111,7 +105,6 @@ class Disagreement(Row):
     network: bool
 
 
-@dataclass(frozen=True)
 class ExtractedAutomaton(Result):
     """The automaton that stands for the network."""
 
@@ -129,7 +122,6 @@ class ExtractedAutomaton(Result):
     dfa: DFA = shown(json=False, table=False)
 
 
-@dataclass(frozen=True)
 class Counterfactuals(Result):
     """Words changed in one place: does the network change its mind where the rule does?"""
 
@@ -141,21 +133,29 @@ class Counterfactuals(Result):
     """How often replacing a symbol changes the network's answer, for each symbol."""
 
 
-@dataclass(frozen=True)
+class SymbolLink(Row):
+    """How many times as much weight as an equal share of it goes from a symbol to another."""
+
+    query: str
+    key: str
+    lift: float
+
+    def __str__(self) -> str:
+        return f"{self.query} → {self.key} ×{self.lift:.1f}"
+
+
 class HeadUse(Row):
     """What a head does for the decision, and where it looks."""
 
     block: int
     head: int
-    kept: float
+    kept: float = shown("{:.0%}", title="margin left")
     """Share of the margin that is left when its output is its mean over words."""
-    flips: float
+    flips: float = shown("{:.0%}", title="answers changed")
     """Share of decisions that change then."""
-    looks: list[tuple[str, str, float]]
-    """From symbol, to symbol, how many times as much weight as an equal share of it."""
+    looks: list[SymbolLink] = shown(title="looks most")
 
 
-@dataclass(frozen=True)
 class NeuralStudy(Result):
     """A Transformer of two blocks and two heads; rule: {rule}."""
 
@@ -171,28 +171,16 @@ class NeuralStudy(Result):
     """Share of fresh strings on which it says what the rule says; None without a rule."""
     edits: Counterfactuals = shown()
     automaton: ExtractedAutomaton = shown()
-    heads: list[HeadUse] = shown(table=False)
+    heads: list[HeadUse] = shown(title="what is left without a head (its mean instead)")
     rule: str = shown(json=False, table=False)
 
     def parts(self) -> Iterator[str | Grid]:
-        """Accuracies, edits and the automaton, then the heads."""
+        """Accuracies, edits, the automaton and the heads, then the automaton as DOT."""
         yield from super().parts()
-        rows = [
-            [
-                f"{use.block}.{use.head}",
-                f"{use.kept:.0%}",
-                f"{use.flips:.0%}",
-                ", ".join(f"{a} → {b} ×{lift:.1f}" for a, b, lift in use.looks),
-            ]
-            for use in self.heads
-        ]
-        columns = ["head", "margin left", "answers changed", "looks most, beside an equal share"]
-        yield Grid("what is left without a head (its mean instead)", columns, rows)
         if self.automaton.dot is not None:
             yield f"\nautomaton of the network (DOT)\n{self.automaton.dot}"
 
 
-@dataclass(frozen=True)
 class Discovery(AutomatonResult):
     """The rule behind labelled sequences: what fits, what else fits, and what would decide."""
 

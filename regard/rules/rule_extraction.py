@@ -31,6 +31,7 @@ from regard.rules.results import (
     ExtractedAutomaton,
     HeadUse,
     NeuralStudy,
+    SymbolLink,
 )
 from regard.rules.rule import Accepts
 from regard.rules.string_sampler import StringSampler
@@ -170,7 +171,7 @@ def head_uses(network: Network, words: Sequence[Word]) -> list[HeadUse]:
 
 def looked_at(
     network: Network, hooked: HookedModel, batch: Batch
-) -> dict[tuple[int, int], list[tuple[str, str, float]]]:
+) -> dict[tuple[int, int], list[SymbolLink]]:
     """For each block and head, the two pairs of symbols with most weight above an equal share."""
     names = ["[class]", "[unknown]", *network.alphabet]
     ids, real = batch.inputs.cpu(), batch.mask
@@ -189,6 +190,7 @@ def looked_at(
             ratio = lift / expected.clamp_min(1e-9)
             top = ratio.topk(2).indices.tolist()
             looks[int(path.split(".")[2]), head] = [
-                (names[n // len(names)], names[n % len(names)], float(ratio[n])) for n in top
+                SymbolLink(names[n // len(names)], names[n % len(names)], float(ratio[n]))
+                for n in top
             ]
     return looks

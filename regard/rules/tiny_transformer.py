@@ -76,8 +76,6 @@ def train_network(
     alphabet: Sequence[str] | None = None,
 ) -> Network:
     """Train until every word has its label and the loss is small, or the steps are over."""
-    if not words:
-        raise DataError("training a network", "no sequences", "at least one")
     symbols = alphabet or sorted({symbol for word in words for symbol in word})
     front = TextConfig(DIM, len(symbols) + UNKNOWN + 1, position="sinusoidal")
     stack = StackConfig(BlockConfig(DIM, HEADS, 4 * DIM), DEPTH)

@@ -161,6 +161,7 @@ def test_interval_of_one_order_is_that_of_a_share_and_orders_widen_it():
     dice = np.random.default_rng(0)
     one = dice.random((1, 400, 1)) < 0.7
     low, high = bootstrap(one, 1)[:, 0]
+    assert share_interval(50, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)  # Wilson, by hand
     want = share_interval(int(one.sum()), 400)
     assert (low, high) == pytest.approx(want, abs=0.015)
     apart = np.stack([np.ones((400, 1)), np.zeros((400, 1))]).astype(bool)  # one order right

@@ -93,7 +93,9 @@ def test_perplexity_by_position(tmp_path, text):  # noqa: F811
         assert row.tokens == len(values)
         assert row.perplexity == pytest.approx(math.exp(-sum(values) / len(values)), rel=1e-4)
     assert sum(row.tokens for row in score.by_position) == score.tokens
-    assert "33 to 64" in str(score) and "█" * 40 in str(score)
+    assert "33    64" in str(score)
+    (line,) = score.plot().axes[0].get_lines()
+    assert line.get_ydata().tolist() == [row.perplexity for row in score.by_position]
 
 
 def test_speech_beside_its_cleaned_text(writer, tmp_path):  # noqa: F811
@@ -101,11 +103,11 @@ def test_speech_beside_its_cleaned_text(writer, tmp_path):  # noqa: F811
     spoken.write_text("the uh the cat sat on the mat\nParis is um is the capital\n" * 4)
     cleaned.write_text("the cat sat on the mat\nParis is the capital\n" * 4)
     scores = regard.evaluate.lm(writer, spoken, speech=True)
-    for of_version, file in ((scores.spoken, spoken), (scores.cleaned, cleaned)):
+    for of_version, file in ((scores.texts["spoken"], spoken), (scores.texts["cleaned"], cleaned)):
         alone = regard.evaluate.lm(writer, file).to_dict()
         assert of_version.to_dict() == {key: alone[key] for key in of_version.to_dict()}
-    assert scores.shuffled.bytes == scores.spoken.bytes
-    assert scores.shuffled.loss != scores.spoken.loss and "cleaned" in str(scores)
+    assert scores.texts["shuffled"].bytes == scores.texts["spoken"].bytes
+    assert scores.texts["shuffled"].loss != scores.texts["spoken"].loss and "cleaned" in str(scores)
     with pytest.raises(DataError, match="no fillers and no restarts"):
         regard.evaluate.lm(writer, cleaned, speech=True)
 

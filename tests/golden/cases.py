@@ -269,10 +269,9 @@ CASES = [
     Case("analogy", "history analogy {vectors} man woman king --top 3"),
     Case("analogy-unknown-word", "history analogy {vectors} man woman zebra"),
     Case("analogy-few-words", "history analogy {vectors} man woman"),
-    Case("cluster-vectors", "history cluster {vectors} --k 3 --top 4"),
-    Case("cluster-brown", "history cluster {text} --k 4 --brown --min-count 2 --top 4"),
-    Case("cluster-no-k", "history cluster {vectors}"),
-    Case("cluster-too-many", "history cluster {vectors} --k 9999"),
+    Case("cluster-brown", "history cluster {text} --k 4 --min-count 2 --top 4"),
+    Case("cluster-no-k", "history cluster {text}"),
+    Case("cluster-too-many", "history cluster {text} --k 9999"),
     Case("eval-analogies", "evaluate analogies {vectors} {questions}"),
     Case("eval-analogies-nowhere", "evaluate analogies {vectors} {tmp}/nowhere.txt"),
     Case("eval-similarity", "evaluate similarity {vectors} {similar}"),
@@ -401,7 +400,7 @@ CASES = [
     Case("look-lens-picture", "look lens {vit} 'the cat'"),
     *(
         Case(f"explain-{method}", f"look explain {{gpt2}} 'the cat sat on' --method {method}")
-        for method in ("gradient", "ig", "shap", "attention", "rollout", "flow")
+        for method in ("gradient", "ig", "shap", "attention", "rollout")
     ),
     Case("explain-lime", "look explain {bert} 'the <mask> sat' --method lime --samples 50"),
     Case("explain-compare", "look explain {gpt2} 'the cat sat' --compare --samples 50"),

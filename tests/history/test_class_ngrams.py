@@ -78,11 +78,6 @@ def test_mixed_with_words_it_is_the_sum_of_both():
     assert np.exp(distribution(mixed, np.array([0, 3, 4]))).sum() == pytest.approx(1, abs=1e-9)
 
 
-def test_wrong_classes():
-    with pytest.raises(DataError, match="ids from 0 to 12"):
-        train_class_ngrams(rows(), np.arange(12), start=0).logprobs(np.array([0, 12]))
-
-
 # As models ----------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,6 @@ from regard.history.clusters import (
     Bigrams,
     Joining,
     brown,
-    k_means,
     share,
 )
 from tests.history.planted_classes import planted, same_split
@@ -94,33 +93,10 @@ def test_one_class_and_as_many_as_words(text):
 @pytest.mark.parametrize("k", [0, 33])
 def test_more_classes_than_words(text, k):
     ids, bounds, truth = text
-    for call in (
-        lambda: brown(ids, bounds, 32, k),
-        lambda: k_means(np.eye(32, dtype=np.float32), k),
-    ):
-        with pytest.raises(UsageError, match=f"k = {k}"):
-            call()
+    with pytest.raises(UsageError, match=f"k = {k}"):
+        brown(ids, bounds, 32, k)
 
 
 def test_no_neighbours():
     with pytest.raises(DataError, match="no two words"):
         brown(np.array([0, 1]), np.array([0, 1, 2]), 2, 1)
-
-
-def test_k_means_finds_heaps_and_keeps_no_cluster_empty():
-    dice = np.random.default_rng(0)
-    truth = np.repeat(np.arange(5), 40)
-    x = (dice.normal(0, 10, (5, 8))[truth] + dice.normal(0, 0.3, (200, 8))).astype(np.float32)
-    assert same_split(k_means(x, 5, seed=1), truth)
-    assert (k_means(x, 5, seed=1) == k_means(x, 5, seed=1)).all()
-    same = np.repeat(x[:2], 10, 0)
-    assert len(set(k_means(same, 2).tolist())) == 2
-    with pytest.raises(DataError, match="2 different vectors"):
-        k_means(same, 4)
-    rows = dice.normal(size=(30, 50)).astype(np.float32)
-    rows = np.concatenate([rows, rows[:10]])  # a product of two equals is not their square
-    assert len(set(k_means(rows, 30).tolist())) == 30
-    with pytest.raises(DataError, match="30 different vectors"):
-        k_means(rows, 31)
-    centres = k_means(x, 7)
-    assert len(set(centres.tolist())) == 7

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from regard.errors import DataError, UsageError
+from regard.errors import UsageError
 from regard.history.config import Smoothing
 from regard.history.ngrams import count_ngrams
 from regard.history.smoothing import USUAL, discounts, train_ngrams
@@ -120,10 +120,3 @@ def test_longer_contexts_fit_the_training_text_better():
 def test_bad_settings():
     with pytest.raises(UsageError, match="k = -1"):
         train_ngrams(np.array([1, 2, 1, 2, 2]), 3, way="add", k=-1)
-
-
-def test_bad_texts():
-    with pytest.raises(DataError, match="an empty text"):
-        train_ngrams(np.array([], np.int64), 3)
-    with pytest.raises(DataError, match="ids from 1 to 7"):
-        train_ngrams(np.array([1, 2]), 3, 2).logprobs([1, 7])

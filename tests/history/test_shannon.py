@@ -47,9 +47,9 @@ def chain(length):
 
 def test_equally_likely_letters():
     found = estimate(DICE.integers(0, 8, 200_000), 8, 4)
-    for values in (found.plug_in, found.held_out):
+    for values in found:
         assert values == pytest.approx([3.0] * 5, abs=0.02)
-    assert found.plug_in[4] < found.held_out[4]
+    assert found[0][4] < found[1][4]
 
 
 def test_a_chain_has_the_entropy_of_its_rows():
@@ -59,7 +59,7 @@ def test_a_chain_has_the_entropy_of_its_rows():
     own = -np.where(CHAIN > 0, CHAIN * np.log2(np.where(CHAIN > 0, CHAIN, 1)), 0).sum(1)
     rate = float(stay @ own)
     found = estimate(chain(100_000), 3, 4)
-    for values in (found.plug_in, found.held_out):
+    for values in found:
         assert values[2:] == pytest.approx([rate] * 3, abs=0.01)
         assert values[1] == pytest.approx(-(stay * np.log2(stay)).sum(), abs=0.01)
 
@@ -75,7 +75,7 @@ def test_held_out_letters_are_measured_on_the_last_tenth():
     ids = chain(1000)
     model = train_ngrams(ids[:900], 3, 3)
     wanted = -model.logprobs(ids)[900:].mean() / np.log(2)
-    assert estimate(ids, 3, 3).held_out[3] == pytest.approx(wanted)
+    assert estimate(ids, 3, 3)[1][3] == pytest.approx(wanted)
 
 
 def test_alphabets():
@@ -100,7 +100,7 @@ def test_many_characters_are_coded_as_bytes():
 def test_too_short_for_the_order(length, order):
     with pytest.raises(DataError, match=f"{length} letters"):
         estimate(np.zeros(length, np.int64), 27, order)
-    assert len(estimate(np.zeros(order + 1, np.int64), 27, order).held_out) == order + 1
+    assert len(estimate(np.zeros(order + 1, np.int64), 27, order)[1]) == order + 1
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30).filter(lambda q: sum(q) > 0.01))
@@ -152,7 +152,7 @@ def test_letters_of_a_model_that_knows_more():
 def test_without_a_letter_the_alphabet_is_all_there_is(alphabet, bits, printed):
     letters = letters_of("I grew up in France. I speak fluent French.", alphabet)
     found = estimate(letters.ids, len(letters.symbols), 1)
-    for values in (found.plug_in, found.held_out):
+    for values in found:
         assert values[0] == pytest.approx(bits, abs=5e-5)
     assert shannon.SHANNON[alphabet] == printed and printed[0] == pytest.approx(bits, abs=6e-3)
 

@@ -16,13 +16,14 @@ from regard.look.attribution import (
     follow_attention,
     integrate,
     integrated_gradients,
+    mix_residual,
     random_areas,
+    rollout,
     spearman,
 )
 from regard.look.hooks import HookedModel
 from regard.look.masked_input import MaskedInput
 from regard.look.patching import Goal
-from regard.look.rollout import flow, mix_residual, rollout
 from regard.model.batch import Batch
 from regard.model.precision import set_precision
 from regard.model.presets import recurrent_lm, recurrent_seq2seq
@@ -266,9 +267,7 @@ def test_attention_is_followed_down_to_the_input():
         kit.hooked, batch, Goal(torch.tensor([3]), at=torch.tensor([2])), players=[1, 3]
     )
     wanted = rollout(mix_residual(list(seen.values())))[0, 2, [1, 3]].double()
-    torch.testing.assert_close(follow_attention(tokens, "rollout"), wanted)
-    wanted = flow(mix_residual(list(seen.values())), 2)[0, [1, 3]].double()
-    torch.testing.assert_close(follow_attention(tokens, "flow"), wanted)
+    torch.testing.assert_close(follow_attention(tokens), wanted)
 
 
 def test_attention_is_followed_through_the_encoder_of_a_pair():
@@ -282,9 +281,7 @@ def test_attention_is_followed_through_the_encoder_of_a_pair():
     cross = torch.stack([x[0, :, -1].mean(0) for n, x in seen.items() if ".cross." in n]).mean(0)
     below = [x for n, x in seen.items() if n.startswith("encoder.")]
     wanted = (cross @ rollout(mix_residual(below))[0])[[0, 2, 3]].double()
-    torch.testing.assert_close(follow_attention(tokens, "rollout"), wanted)
-    found = follow_attention(tokens, "flow")
-    assert bool((found >= wanted - 1e-6).all()) and float(found.max()) <= 1
+    torch.testing.assert_close(follow_attention(tokens), wanted)
 
 
 def test_what_cannot_be_explained():

@@ -67,9 +67,7 @@ def test_edits_add_up_and_reach_generation(kit):
         ("*.z=zero,scale=2", "after zero"),
         ("*.z=add", "the vector to add"),
         ("*.z=patch", "the vector to patch"),
-        ("*.z=resample", "whose rows are drawn"),
-        ("*.z=resample,file=nowhere", "a folder of `regard look extract`"),
-        ("*.z=resample,minus=x", "file=, seed= after resample"),
+        ("*.z=patch,minus=x", "file= after patch"),
         ("*.z=add,file=nowhere", "no such file"),
         ("*.attn.z=zero,head=9", "heads 0 to 3"),
         ("*.resid_post=zero,neuron=999", "neuron [999] at decoder.blocks.0.resid_post"),
@@ -124,24 +122,16 @@ def test_a_vector_made_by_extract(kit, tmp_path):
         scores(kit, [words.replace("*.1.resid", "*.resid")])
 
 
-def test_values_of_a_corpus_stand_in_for_a_texts_own(kit, tmp_path):
-    """Resampled, each position takes a row that was drawn; patched, the mean; while writing too."""
+def test_the_mean_of_a_corpus_stands_in_for_a_texts_own(kit, tmp_path):
     tap = "decoder.blocks.1.attn.z"
     regard.look.extract(kit, ["a b c", "f e d c", "k l"], tap=[tap], out=tmp_path / "z")
-    bank = regard.Extracted(tmp_path / "z").tensor(tap)
-    order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(3))
-    length = len(kit.tokenizer.encode(READ))
-    drawn = bank[order].unflatten(1, (4, -1))[torch.arange(length) % len(bank)]
-    for words, value in (
-        (f"{tap}=resample,file={tmp_path}/z,seed=3,head=2", drawn),
-        (f"{tap}=patch,file={tmp_path}/z,head=2", bank.mean(0).unflatten(0, (4, -1))),
-    ):
-        found = scores(kit, [words])
-        wanted = scores(kit, {tap: regard.patch(value, head=2)})
-        torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
-        assert not torch.allclose(found, scores(kit), atol=1e-2)
+    mean = regard.Extracted(tmp_path / "z").tensor(tap).mean(0).unflatten(0, (4, -1))
+    found = scores(kit, [f"{tap}=patch,file={tmp_path}/z,head=2"])
+    wanted = scores(kit, {tap: regard.patch(mean, head=2)})
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    assert not torch.allclose(found, scores(kit), atol=1e-2)
     # column by column, with a cache, a text is edited as it is when run at once
-    with kit.edit({tap: regard.resample(bank, 3)}):
+    with kit.edit({tap: regard.patch(mean)}):
         text = "a b c d a b"
         for _ in range(3):
             text += " " + kit.tokenizer.decode([int(kit.logits(text)[0, -1].argmax())])

@@ -18,7 +18,7 @@ from tests.cli.small_folders import masker, pair, save_model, writer  # noqa: F4
 from tests.properties.small_models import randomise
 
 TEXT = "the cat sat on the mat"
-METHODS = ["gradient", "ig", "lime", "shap", "attention", "rollout", "flow"]
+METHODS = ["gradient", "ig", "lime", "shap", "attention", "rollout"]
 
 
 def explain(model, text=TEXT, **options):
@@ -71,7 +71,6 @@ def test_a_decoder(writer, method):  # noqa: F811
         near = 0.05 if method == "ig" else 1e-6
         assert sum(found["scores"]) == pytest.approx(difference, rel=near)
     said = {"gradient": "completeness", "ig": "steps", "lime": "R²", "shap": "orders"}
-    said |= {"flow": "flow: "}
     text = str(result)
     assert " sat" in text and "│" in text and said.get(method, "attention") in text
     assert [row.token for row in result.table()] == found["pieces"]
@@ -176,8 +175,8 @@ def test_all_methods(writer):  # noqa: F811
 
 
 def test_a_recurrent_model_has_no_attention(recurrent):
-    assert list(explain(recurrent, compare=True, samples=40)["methods"]) == METHODS[:-3]
-    for method in METHODS[-3:]:
+    assert list(explain(recurrent, compare=True, samples=40)["methods"]) == METHODS[:-2]
+    for method in METHODS[-2:]:
         with pytest.raises(UsageError, match="one with attention"):
             explain(recurrent, method=method)
 

@@ -7,14 +7,12 @@ import torch
 import torch.nn.functional as F
 
 import regard
-from regard.errors import UsageError
 from regard.look.gradient_reach import gradient_by_lag
 from regard.model.batch import Batch
 from regard.model.config import CELLS
 from regard.model.model import Model
 from regard.model.presets import llama, recurrent_lm
 from regard.model.recurrent import Past, Recurrent
-from tests.model.test_bahdanau import make_model as make_pair
 from tests.model.test_recurrent import make_model, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 
@@ -66,11 +64,6 @@ def test_a_linear_rnn_forgets_by_its_radius_at_every_step():
     assert [b / a for a, b in zip(found, found[1:], strict=False)] == pytest.approx(
         [radius] * 37, rel=1e-6
     )
-
-
-def test_only_language_models_have_it():
-    with pytest.raises(UsageError, match="encoder"):
-        gradient_by_lag(make_pair(), ids_of())
 
 
 def test_kinds_of_fresh_models_side_by_side(tmp_path):

@@ -79,9 +79,6 @@ def test_the_last_layer_gives_the_models_scores(name):
         some = lens_scores(kit.hooked, batch, columns)
         torch.testing.assert_close(some[:, 1, 0], found[:, 1, 6])
         torch.testing.assert_close(some[:, 0, 1], found[:, 0, 5])
-    else:
-        with pytest.raises(UsageError, match="one answer for a row"):
-            lens_scores(kit.hooked, batch, torch.zeros(2, 1).long())
 
 
 @torch.no_grad()
@@ -246,8 +243,6 @@ def test_who_copies():
     batch = Batch(torch.randperm(24, generator=torch.Generator().manual_seed(1))[None, :20])
     assert copy_score(hooked, 1, 2, batch, top=1) == 1.0
     assert copy_score(hooked, 1, 0, batch, top=1) < 0.3
-    with pytest.raises(UsageError, match="head 4"):
-        copy_score(hooked, 1, 4, batch)
     with pytest.raises(UsageError, match="pre-norm"):
         copy_score(small_kit("bert").hooked, 0, 0, Batch(random_ids(5, 0)[None]))
 

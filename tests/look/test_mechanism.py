@@ -39,7 +39,7 @@ from tests.look.planted import forget_induction, planted_induction
 def test_sound(mechanism):
     model = mechanism(planted_induction())
     model.some_head("induction", at_least=0.9, blocks=range(0, 4))
-    model.head(0, 1).attends_previous(at_least=0.9)
+    model.head(0, 1).scores("previous", at_least=0.9)
 
 def test_destroyed(mechanism):
     mechanism(forget_induction(planted_induction())).some_head("induction", at_least=0.5)
@@ -76,14 +76,14 @@ def test_some_head(planted, forgotten):
 
 
 def test_one_head(planted, forgotten):
-    assert planted.head(0, 1).attends_previous(at_least=0.9) > 0.9
-    assert planted.head(1, 2).inducts(at_least=0.9) > 0.9
+    assert planted.head(0, 1).scores("previous", at_least=0.9) > 0.9
+    assert planted.head(1, 2).scores("induction", at_least=0.9) > 0.9
     with pytest.raises(AssertionError, match=r"the induction score of head 1\.1 is 0"):
-        planted.head(1, 1).inducts()
+        planted.head(1, 1).scores("induction")
     with pytest.raises(AssertionError, match=r"the best: head 1\.2 1\.000"):
-        planted.head(0, 1).inducts()
+        planted.head(0, 1).scores("induction")
     with pytest.raises(AssertionError, match="duplicate score of head 0.1 is 0.000"):
-        planted.head(0, 1).attends_duplicate()
+        planted.head(0, 1).scores("duplicate")
     assert planted.head(1, 2).copies(at_least=0.9, top=1) == 1.0
     with pytest.raises(AssertionError, match="the best of this attention: head 2 1.000"):
         planted.head(1, 0).copies(at_least=0.9, top=1)
@@ -196,7 +196,7 @@ def test_models_of_other_kinds():
             model.unused(f"{stack}.blocks.1.attn.z", on=on, change_below=1e-9)
         assert model.unused(f"{stack}.blocks.1.attn.z", on=on, change_below=1e9) > 0
     with pytest.raises(UsageError, match="self-attention"):
-        Mechanism(small_kit("t5")).head(0, 0, "decoder.blocks.0.cross").inducts()
+        Mechanism(small_kit("t5")).head(0, 0, "decoder.blocks.0.cross").scores("induction")
     picture = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     assert Mechanism(small_kit("vit")).unused("blocks.1.mlp.out", on=picture, change_below=1e9) > 0
 

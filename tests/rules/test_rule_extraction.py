@@ -82,7 +82,7 @@ def test_heads_are_ordered_by_what_is_left_without_them(taught) -> None:  # type
     assert len(uses) == 4 and {(u.block, u.head) for u in uses} == {(0, 0), (0, 1), (1, 0), (1, 1)}
     assert [u.kept for u in uses] == sorted(u.kept for u in uses)
     assert uses[0].kept < 0.9
-    assert all(len(u.looks) == 2 and all(lift >= 0 for *_, lift in u.looks) for u in uses)
+    assert all(len(u.looks) == 2 and all(look.lift >= 0 for look in u.looks) for u in uses)
 
 
 def test_random_labels_are_at_chance_when_left_out() -> None:
