@@ -121,10 +121,21 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
 
 def takes(pattern: Callable[P, R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
     """Give a function the arguments of another one; its own docstring says what they are to it."""
+    return extends(pattern)
 
-    def give(function: Callable[..., R]) -> Callable[P, R]:
-        function.__annotations__ = inspect.unwrap(pattern).__annotations__
-        function.__signature__ = inspect.signature(pattern)  # type: ignore[attr-defined]
+
+def extends(
+    pattern: Callable[..., Any], *without: str
+) -> Callable[[Callable[P, R]], Callable[..., R]]:
+    """Give a function the arguments of another one, but for some, beside or instead of its own."""
+
+    def give(function: Callable[P, R]) -> Callable[..., R]:
+        whole, every = inspect.signature(pattern), inspect.signature(function).parameters
+        own = {n: p for n, p in every.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        taken = {n: p for n, p in whole.parameters.items() if n not in without} | own
+        hints = inspect.unwrap(pattern).__annotations__ | function.__annotations__
+        function.__annotations__ = {n: hints[n] for n in (*taken, "return")}
+        function.__signature__ = whole.replace(parameters=[*taken.values()])  # type: ignore[attr-defined]
         return function
 
     return give

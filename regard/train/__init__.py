@@ -24,7 +24,7 @@ from regard.train.results import (
     Run,
     RunSettings,
 )
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, takes, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, takes, verb
 
 Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
@@ -242,18 +242,8 @@ def mlp(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-def image(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    config: Training = TRAINING,
-    shape: Annotated[PictureConfig, FLAT] = PICTURE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@extends(lm, "lora")
+def image(*args: Any, shape: Annotated[PictureConfig, FLAT] = PICTURE, **named: Any) -> Trained:
     """Train a vision Transformer (ViT) to tell classes of pictures apart.
 
     Pictures are decoded once, into the run's folder, resized to one size, and augmented on the
@@ -280,25 +270,14 @@ def image(
         $ regard train image photos/ more.tar.xz --valid dev/ --out run --flip --randaugment 2
         $ regard train image scans.csv --init folder --out run --epochs 5 --lr 1e-4
     """
-    said = locals()
     from regard.vision.picture_classes import IMAGE_RUN
 
-    return _train(IMAGE_RUN, **said)
+    return _train(IMAGE_RUN, *args, shape=shape, **named)
 
 
 @verb
-def graph(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    config: Training = TRAINING,
-    shape: Annotated[GraphShape, FLAT] = GRAPH,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@extends(lm, "lora")
+def graph(*args: Any, shape: Annotated[GraphShape, FLAT] = GRAPH, **named: Any) -> Trained:
     """Train a Transformer on graphs: a class or number of each, or the classes of nodes.
 
     Nodes are its tokens. Attention has biases of degrees, shortest paths and kinds of edges
@@ -324,10 +303,9 @@ def graph(
         $ regard train graph molecules.csv --label logP --out run --steps 5000
         $ regard train graph train.csv --valid dev.csv --out run --attention neighbours
     """
-    arguments = locals()
     from regard.graphs.graph_tasks import GraphKind
 
-    return _train(GraphKind("graph"), **arguments)
+    return _train(GraphKind("graph"), *args, shape=shape, **named)
 
 
 def _train(
