@@ -88,12 +88,6 @@ class ModelInfo(Result):
     """Each tap with the letters of its shape; None where they were not asked for."""
     path: str = shown(json=False, table=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Without the parts that this model does not have."""
-        parts = ("encoder", "decoder", "recurrent", "taps")
-        values = super().to_dict()
-        return {k: v for k, v in values.items() if k not in parts or v is not None}
-
     def parts(self) -> Iterator[str | Grid]:
         """The fields; the letters of the taps are told."""
         yield from super().parts()

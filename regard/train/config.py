@@ -76,9 +76,8 @@ class Config:
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            check_value(
-                type(self).__name__, field.name, getattr(self, field.name), hints[field.name]
-            )
+            name, value = field.name, getattr(self, field.name)
+            check_value(type(self).__name__, name, value, hints[name])
 
 
 @dataclass(frozen=True)
@@ -334,7 +333,7 @@ READING_LORA = "reading the settings of LoRA"
 
 
 @dataclass(frozen=True)
-class LoRA:
+class LoRA(Config):
     """Low-rank adaptation (Hu 2021): W + scale · B A, of which only A and B are trained."""
 
     r: Count = 8
@@ -356,9 +355,7 @@ class LoRA:
         if not targets or not all(isinstance(target, str) and target for target in targets):
             expected = "names of linear maps, or patterns"
             raise UsageError(READING_LORA, f"targets = {targets!r}", expected)
-        hints = typing.get_type_hints(type(self), include_extras=True)
-        for field in dataclasses.fields(self):
-            check_value("LoRA", field.name, getattr(self, field.name), hints[field.name])
+        super().__post_init__()
 
     @property
     def scale(self) -> float:
