@@ -113,17 +113,7 @@ def generate(
     from regard.decode.sampling import SampleConfig
     from regard.loading import open_kit, wrong_network
 
-    draws: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "typical": typical,
-        "repetition": repetition,
-        "frequency": frequency,
-        "presence": presence,
-    }
-    draws = {name: value for name, value in draws.items() if value is not None}
+    draws = _draws(locals())
     config = SampleConfig(**draws, seed=current().seed)  # which checks the ranges
     if beams is None and search is None and max(top, groups) > 1:
         beams = max(top, groups)
@@ -219,16 +209,21 @@ def chat(
     kit = open_kit(model, precision)
     if kit.model.decoder is None or kit.model.encoder is not None:
         raise wrong_network("talking", kit, "a decoder with a chat template")
-    draws = dict(
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition=repetition
-    )
-    how: dict[str, Any] = {name: value for name, value in draws.items() if value is not None}
+    how = _draws(locals())
     how |= dict(system=system, max_new=max_new, probs=probs, edit=edit, watch=watch)
     if isinstance(messages, str):
         return Chat(kit, **how).say(messages)
     if isinstance(messages, list | tuple) and all(isinstance(each, Mapping) for each in messages):
         return Chat(kit, messages, **how).reply()
     return converse(Chat(kit, **how), messages)
+
+
+def _draws(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a verb's arguments that say how to draw, as far as they were given."""
+    from regard.decode.sampling import SampleConfig
+
+    known = SampleConfig.__dataclass_fields__
+    return {name: value for name, value in arguments.items() if name in known and value is not None}
 
 
 def _answer(

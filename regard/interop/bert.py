@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from regard.interop.table import (
     BODY,
@@ -28,7 +29,8 @@ ENCODER_SIZES: Fields = {
 """Of BERT and ViT."""
 VOCAB, MASKED = BODY.config, language_model("", tied=True).config
 CLASSES = TensorRow("head.out", "classifier")
-POOLED = {"head.take": "first", "head.transform": "tanh"}
+POOLED: dict[str, Any] = {"take": "first", "transform": "tanh", "bias": True}
+"""Heads that read the first token through a layer of their own."""
 
 
 def output(head: str) -> tuple[TensorRow, ...]:
@@ -45,7 +47,9 @@ BERT = Table(
     family="bert",
     variants={
         "BertModel": Variant(
-            rows=(TensorRow("head.dense", "pooler.dense"),), config=VOCAB, fixed=POOLED
+            rows=(TensorRow("head.dense", "pooler.dense"),),
+            config=VOCAB,
+            fixed={"head.take": "first", "head.transform": "tanh"},
         ),
         "BertForMaskedLM": Variant(
             prefix="bert.",
@@ -62,12 +66,7 @@ BERT = Table(
             fixed={"{head.norm,head.bias}": True},
         ),
         "BertForSequenceClassification": classifier(
-            "bert.",
-            TensorRow("head.dense", "bert.pooler.dense"),
-            CLASSES,
-            bias=True,
-            take="first",
-            transform="tanh",
+            "bert.", TensorRow("head.dense", "bert.pooler.dense"), CLASSES, **POOLED
         ),
         "BertForTokenClassification": classifier("bert.", CLASSES, bias=True),
     },
@@ -121,9 +120,7 @@ ROBERTA = replace(
             "roberta.",
             TensorRow("head.dense", "classifier.dense"),
             TensorRow("head.out", "classifier.out_proj"),
-            bias=True,
-            take="first",
-            transform="tanh",
+            **POOLED,
         ),
         "RobertaForTokenClassification": classifier("roberta.", CLASSES, bias=True),
     },
@@ -154,9 +151,7 @@ DISTILBERT = Table(
             "distilbert.",
             TensorRow("head.dense", "pre_classifier"),
             CLASSES,
-            bias=True,
-            take="first",
-            transform="relu",
+            **POOLED | {"transform": "relu"},
         ),
         "DistilBertForTokenClassification": classifier("distilbert.", CLASSES, bias=True),
     },

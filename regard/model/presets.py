@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from regard.core.config import BlockConfig, RotaryScaling, StackConfig
@@ -58,6 +59,12 @@ def bert(dim: int, depth: int, heads: int, vocab: int = 30522, length: int = 512
     return ModelConfig(front, head, encoder=StackConfig(block, depth, final_norm=False))
 
 
+def two_stacks(block: BlockConfig, depth: int, **more: Any) -> tuple[StackConfig, StackConfig]:
+    """An encoder of such blocks, and the decoder that looks at what it makes."""
+    second = replace(block, causal=True, cross=True)
+    return StackConfig(block, depth, **more), StackConfig(second, depth, **more)
+
+
 def t5(
     dim: int, depth: int, heads: int, hidden: int, head_dim: int = 64, vocab: int = 32128
 ) -> ModelConfig:
@@ -65,35 +72,19 @@ def t5(
     shape: dict[str, Any] = dict(
         head_dim=head_dim, norm="rms", eps=1e-6, act="gelu_tanh", gated=True, bias=(), scale=1.0
     )
-    encoder = BlockConfig(dim, heads, hidden, **shape)
-    decoder = BlockConfig(dim, heads, hidden, causal=True, cross=True, **shape)
+    stacks = two_stacks(BlockConfig(dim, heads, hidden, **shape), depth, position="relative")
     text = TextConfig(dim, vocab)
-    return ModelConfig(
-        text,
-        HeadConfig(vocab, tied=True),
-        StackConfig(encoder, depth, "relative"),
-        StackConfig(decoder, depth, "relative"),
-        target=text,
-        shared=True,
-    )
+    return ModelConfig(text, HeadConfig(vocab, tied=True), *stacks, target=text, shared=True)
 
 
 def transformer(
     dim: int, depth: int, heads: int, vocab: int = 37000, pre: bool = False
 ) -> ModelConfig:
     """The encoder-decoder of Vaswani 2017, post-norm as printed or pre-norm."""
-    shape: dict[str, Any] = dict(act="relu", norm_at="pre" if pre else "post")
-    encoder = BlockConfig(dim, heads, 4 * dim, **shape)
-    decoder = BlockConfig(dim, heads, 4 * dim, causal=True, cross=True, **shape)
+    block = BlockConfig(dim, heads, 4 * dim, act="relu", norm_at="pre" if pre else "post")
     text = TextConfig(dim, vocab, position="halves", scale=True, length=1024)
-    return ModelConfig(
-        text,
-        HeadConfig(vocab, bias=True, tied=True),
-        StackConfig(encoder, depth, final_norm=pre),
-        StackConfig(decoder, depth, final_norm=pre),
-        target=text,
-        shared=True,
-    )
+    head, stacks = HeadConfig(vocab, bias=True, tied=True), two_stacks(block, depth, final_norm=pre)
+    return ModelConfig(text, head, *stacks, target=text, shared=True)
 
 
 def vit(
@@ -110,16 +101,9 @@ def whisper(
     dim: int, depth: int, heads: int, vocab: int = 51865, mels: int = 80, seconds: int = 30
 ) -> ModelConfig:
     """Encoder-decoder from log-mel to text (Radford 2022)."""
-    bias = ("q", "v", "o", "mlp")
-    encoder = BlockConfig(dim, heads, 4 * dim, bias=bias)
-    decoder = BlockConfig(dim, heads, 4 * dim, bias=bias, causal=True, cross=True)
-    return ModelConfig(
-        AudioConfig(dim, mels, length=50 * seconds),
-        HeadConfig(vocab, tied=True),
-        StackConfig(encoder, depth),
-        StackConfig(decoder, depth),
-        target=TextConfig(dim, vocab, position="learned", length=448),
-    )
+    stacks = two_stacks(BlockConfig(dim, heads, 4 * dim, bias=("q", "v", "o", "mlp")), depth)
+    sound, text = AudioConfig(dim, mels, 50 * seconds), TextConfig(dim, vocab, "learned", 448)
+    return ModelConfig(sound, HeadConfig(vocab, tied=True), *stacks, target=text)
 
 
 LLAMA3 = RotaryScaling(32.0, 1.0, 4.0, 8192)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, check_installed
 from regard.tokens.control_tokens import TokenizerSettings
 from regard.tokens.tokenizer import Encoded
 from regard.tokens.vocabulary_files import check_place
@@ -121,15 +121,9 @@ class SentencePieceEngine:
 
 def load(name: str, data: bytes) -> Any:
     """The library's processor for the bytes of a model file."""
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise RegardError(
-            f"reading {name}",
-            "the sentencepiece library is missing",
-            "it reads this kind of tokenizer",
-            "pip install regard[spm]",
-        ) from None
+    check_installed("sentencepiece", "spm", f"reading {name}")
+    from sentencepiece import SentencePieceProcessor
+
     try:
         return SentencePieceProcessor(model_proto=data)
     except RuntimeError as error:

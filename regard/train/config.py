@@ -346,8 +346,6 @@ class LoRA(Config):
     """On what A reads, in training."""
     rslora: bool = False
     """Scale by alpha / √r, which keeps large ranks learning (Kalajdzievski 2023)."""
-    dora: bool = False
-    """Train the length of each row of W apart from its direction (DoRA, Liu 2024)."""
 
     def __post_init__(self) -> None:
         targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
@@ -367,14 +365,14 @@ class LoRA(Config):
         """As `parse` reads it: what differs from the defaults, and the rank."""
         words = [f"r={self.r}"] + ([f"alpha={self.alpha:g}"] if self.alpha is not None else [])
         words += [f"dropout={self.dropout:g}"] if self.dropout else []
-        words += [name for name in ("rslora", "dora") if getattr(self, name)]
+        words += ["rslora"] if self.rslora else []
         if self.targets != LoRA().targets:
             words.append("targets=" + ",".join(self.targets))
         return ",".join(words)
 
     @classmethod
     def parse(cls, text: str) -> LoRA:
-        """`r=8,alpha=16,dora,targets=*.attn.q,*.mlp.up` → its settings."""
+        """`r=8,alpha=16,rslora,targets=*.attn.q,*.mlp.up` → its settings."""
         values: dict[str, Any] = {}
         names = [field.name for field in dataclasses.fields(cls)]
         for part in re.split(r",(?![^{]*\})", text):  # a comma inside of braces belongs to them
@@ -383,12 +381,11 @@ class LoRA(Config):
                 values["targets"] += (name,)
                 continue
             check_known(name, names, READING_LORA, f"{part!r} in {text!r}")
-            kind: Any = {"r": int, "targets": lambda word: (word,)}.get(name, float)
-            if name in ("rslora", "dora"):
-                kind = {"": True, "true": True, "false": False}.__getitem__
+            kinds: dict[str, Any] = {"r": int, "targets": lambda word: (word,)}
+            kinds["rslora"] = {"": True, "true": True, "false": False}.__getitem__
             try:
-                values[name] = kind(value)
+                values[name] = kinds.get(name, float)(value)
             except (ValueError, KeyError):
-                expected = "r=8,alpha=16,dropout=0.1,dora,targets=*.attn.q"
+                expected = "r=8,alpha=16,dropout=0.1,rslora,targets=*.attn.q"
                 raise UsageError(READING_LORA, f"{part!r} in {text!r}", expected) from None
         return cls(**values)
