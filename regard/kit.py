@@ -124,12 +124,8 @@ class Kit:
     def text_tokenizer(self) -> Tokenizer:
         """The tokenizer; a model that came without one is refused."""
         if self.tokenizer is None:
-            raise UsageError(
-                "reading text",
-                "this model came without a tokenizer",
-                "token ids",
-                "pass ids, or put a tokenizer.json into the folder",
-            )
+            doing, fix = "reading text", "pass ids, or put a tokenizer.json into the folder"
+            raise UsageError(doing, "this model came without a tokenizer", "token ids", fix)
         return self.tokenizer
 
     @property
@@ -229,11 +225,8 @@ class Kit:
         """Run a batch in strict or ordinary mode."""
         strict = self.strict if strict is None else strict
         if cache is not None and isinstance(cache, StrictCache) != strict:
-            raise UsageError(
-                "running with a cache",
-                f"strict={strict} and a {type(cache).__name__}",
-                "a cache made with the same strict=",
-            )
+            problem = f"strict={strict} and a {type(cache).__name__}"
+            raise UsageError("running with a cache", problem, "a cache made with the same strict=")
         if cache is not None and cache.batch != len(batch.ids):
             fault = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", fault, "as many rows as the cache has")

@@ -156,12 +156,9 @@ def find_source(path: str) -> CheckpointSource | None:
     close = nearest(path, PRESETS)
     if not close:
         return open_source(path)  # which says that it is not there
-    raise UsageError(
-        "opening a model",
-        f"{path!r} is neither a file nor a folder here nor a preset",
-        "a path, or a name that `regard models` shows",
-        f"did you mean {close}?",
-    )
+    fault = f"{path!r} is neither a file nor a folder here nor a preset"
+    expected = "a path, or a name that `regard models` shows"
+    raise UsageError("opening a model", fault, expected, f"did you mean {close}?")
 
 
 def wrong_network(doing: str, kit: Kit, expected: str) -> UsageError:

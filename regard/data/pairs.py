@@ -23,12 +23,10 @@ def read_tsv(path: Path | str) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), 1):
         source, tab, target = line.partition("\t")
         if not tab or "\t" in target:
-            raise DataError(
-                f"reading sentence pairs from {path}",
-                f"{line.count(chr(9))} TABs in line {number}: {shorten(line)!r}",
-                "source TAB target, exactly one TAB in each line",
-                "give two files instead, or take the extra columns away with `cut`",
-            )
+            doing = f"reading sentence pairs from {path}"
+            fault = f"{line.count(chr(9))} TABs in line {number}: {shorten(line)!r}"
+            fix = "give two files instead, or take the extra columns away with `cut`"
+            raise DataError(doing, fault, "source TAB target, exactly one TAB in each line", fix)
         yield source, target
 
 

@@ -281,12 +281,8 @@ def hold_out(store: Store, share: float | None, by_tokens: bool) -> tuple[Store,
     held = max(held, 1)
     if held >= count:
         what = "tokens" if by_tokens else "pairs" if store.sides == 2 else "lines"
-        raise DataError(
-            f"holding out the end of {store.path.name}",
-            f"{count} {what}",
-            "at least 2",
-            "give more data, or --valid, or --holdout 0",
-        )
+        doing, fault = f"holding out the end of {store.path.name}", f"{count} {what}"
+        raise DataError(doing, fault, "at least 2", "give more data, or --valid, or --holdout 0")
     parts = copy(store), copy(store)
     for part, start, stop in zip(parts, (0, count - held), (count - held, count), strict=True):
         if by_tokens:

@@ -15,21 +15,8 @@ from regard.interop.table import Binding, Table
 from regard.interop.vit import DEIT, VIT
 from regard.interop.whisper import WHISPER
 
-FAMILIES: tuple[Table, ...] = (
-    GPT2,
-    LLAMA,
-    MISTRAL,
-    QWEN2,
-    QWEN3,
-    BERT,
-    ROBERTA,
-    DISTILBERT,
-    T5,
-    MARIAN,
-    VIT,
-    DEIT,
-    WHISPER,
-)
+DECODERS, ENCODERS = (GPT2, LLAMA, MISTRAL, QWEN2, QWEN3), (BERT, ROBERTA, DISTILBERT)
+FAMILIES: tuple[Table, ...] = (*DECODERS, *ENCODERS, T5, MARIAN, VIT, DEIT, WHISPER)
 ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}
 
 

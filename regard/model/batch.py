@@ -160,11 +160,8 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
     if batch.target is not None and config.target is not None:
         check_ids(batch.target, config.target, "target")
         if len(batch.inputs) != len(batch.target):
-            raise DataError(
-                "reading a batch",
-                f"{len(batch.inputs)} sources and {len(batch.target)} targets",
-                "as many of one as of the other",
-            )
+            problem = f"{len(batch.inputs)} sources and {len(batch.target)} targets"
+            raise DataError("reading a batch", problem, "as many of one as of the other")
     for name in ("mask", "documents", "segments", "source_mask", "source_documents"):
         if getattr(batch, name) is not None:
             check_side(name, getattr(batch, name), batch, config)
@@ -201,12 +198,9 @@ def check_documents(batch: Batch, config: ModelConfig) -> None:
     if batch.documents is None:
         return
     if config.head.take != "all":
-        raise DataError(
-            "reading a batch",
-            "several documents packed in a row, and an output head with one answer per row",
-            "one document in each row",
-            "pad the rows instead of packing them",
-        )
+        problem = "several documents packed in a row, and an output head with one answer per row"
+        fix = "pad the rows instead of packing them"
+        raise DataError("reading a batch", problem, "one document in each row", fix)
     real = batch.documents >= 0 if batch.mask is None else (batch.documents >= 0) | ~batch.mask
     if not bool(real.all()):
         fault = f"document number {int(batch.documents.min())}"
@@ -223,12 +217,10 @@ def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
     wrong = ((ids < 0) | (ids >= front.vocab)).nonzero()
     if len(wrong):
         row, column = wrong[0].tolist()
-        raise DataError(
-            "reading ids",
-            f"id {int(ids[row, column])} at row {row}, position {column} of the {name}",
-            f"ids from 0 to {front.vocab - 1}, the vocabulary of this model",
-            "use the tokenizer that belongs to the model",
-        )
+        doing = "reading ids"
+        problem = f"id {int(ids[row, column])} at row {row}, position {column} of the {name}"
+        expected = f"ids from 0 to {front.vocab - 1}, the vocabulary of this model"
+        raise DataError(doing, problem, expected, "use the tokenizer that belongs to the model")
 
 
 def check_filled(batch: Batch, doing: str) -> None:

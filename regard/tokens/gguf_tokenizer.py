@@ -167,11 +167,8 @@ def scored_bpe(pieces: Sequence[ScoredPiece], prefix_space: bool = True) -> Rust
     vocab: dict[str, int] = {}
     for id, piece in enumerate(pieces):
         if vocab.setdefault(piece.text, id) != id:
-            raise DataError(
-                "building a tokenizer from scored pieces",
-                f"{piece.text!r} both at {vocab[piece.text]} and at {id}",
-                "each piece once",
-            )
+            fault = f"{piece.text!r} both at {vocab[piece.text]} and at {id}"
+            raise DataError("building a tokenizer from scored pieces", fault, "each piece once")
     unk = next((piece.text for piece in pieces if piece.kind == PieceKind.UNKNOWN), None)
     model = models.BPE(
         vocab, merges_by_score(pieces), unk_token=unk, fuse_unk=True, byte_fallback=True

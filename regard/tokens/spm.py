@@ -134,12 +134,9 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
     """The engine of a folder with one SentencePiece model; the family decides on the ids."""
     family, options = settings.model_type, settings.tokenizer
     if family and family not in KNOWN:
-        raise DataError(
-            f"reading {name}",
-            f"model_type {family!r} in config.json",
-            "one of " + ", ".join(sorted(KNOWN)),
-            "save the tokenizer with transformers, which writes tokenizer.json",
-        )
+        fault = f"model_type {family!r} in config.json"
+        fix = "save the tokenizer with transformers, which writes tokenizer.json"
+        raise DataError(f"reading {name}", fault, "one of " + ", ".join(sorted(KNOWN)), fix)
     processor = load(name, data)
     pieces, controls = number_pieces(processor, family, options)
     words: set[str] = set()

@@ -309,12 +309,8 @@ class Tokenizer:
     def _piece(self, id: int, side: Side) -> str:
         piece = self.engine.piece(id, side) if 0 <= id < 2**31 else None
         if piece is None:
-            raise DataError(
-                "reading token ids",
-                f"id {id}",
-                f"ids of this vocabulary, 0 to {self.size - 1}",
-                "use the tokenizer that the ids were made with",
-            )
+            doing, fix = "reading token ids", "use the tokenizer that the ids were made with"
+            raise DataError(doing, f"id {id}", f"ids of this vocabulary, 0 to {self.size - 1}", fix)
         return piece
 
     def save(self, folder: Path | str) -> None:

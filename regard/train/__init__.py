@@ -361,11 +361,7 @@ def ngram(
         $ regard train ngram tale.txt --out m --tokens chars --order 8
         $ regard train ngram train.txt --out m --smoothing witten-bell --json
     """
-    arguments = locals()
-    from regard.history.ngram_model import NgramConfig, train_from_files
-
-    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k)
-    return _noted(train_from_files(files, Path(out), config, valid or ()), "ngram", arguments)
+    return _count_ngrams("ngram", locals())
 
 
 @verb
@@ -400,11 +396,7 @@ def bow(
         $ regard train bow train.txt --out m --k 0.1 --valid valid.txt
         $ regard train bow train.txt --out m --no-smoothing
     """
-    arguments = locals()
-    from regard.history.ngram_model import NgramConfig, train_from_files
-
-    config = NgramConfig(tokens, vocab, min_count, lines, 1, "add", k if smoothing else 0.0)
-    return _noted(train_from_files(files, Path(out), config, valid or ()), "bow", arguments)
+    return _count_ngrams("bow", locals(), order=1, smoothing="add", k=k if smoothing else 0.0)
 
 
 @verb
@@ -448,11 +440,7 @@ def classes(
         $ regard train classes train.txt --out m --order 2 --min-count 2
         $ regard train classes train.txt --out m --smoothing witten-bell --json
     """
-    arguments = locals()
-    from regard.history.ngram_model import NgramConfig, train_from_files
-
-    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes, share)
-    return _noted(train_from_files(files, Path(out), config, valid or ()), "classes", arguments)
+    return _count_ngrams("classes", locals())
 
 
 @verb
@@ -506,20 +494,12 @@ def bayes(files: Files, *, out: str | Path, k: Amount = 0.1) -> TranslatorRun:
         $ regard train bayes train.fr train.en --out m --k 1
         $ regard train bayes pairs.tsv.xz --out m --json
     """
-    arguments = locals()
-    from regard.history.word_translator import train_translator
-
-    return _noted(train_translator("bayes", _listed(files), Path(out), k=k), "bayes", arguments)
+    return _count_pairs("bayes", **locals())
 
 
 @verb
 def logreg(
-    files: Files,
-    *,
-    out: str | Path,
-    l2: Amount = 1.0,
-    top: Count = 30,
-    steps: Count = 60,
+    files: Files, *, out: str | Path, l2: Amount = 1.0, top: Count = 30, steps: Count = 60
 ) -> TranslatorRun:
     """Learn to translate bags of words by multinomial logistic regression.
 
@@ -536,12 +516,7 @@ def logreg(
         $ regard train logreg pairs.tsv --out m --l2 0.1 --top 50
         $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
     """
-    arguments = locals()
-    from regard.history.word_translator import train_translator
-
-    settings = {"l2": l2, "top": top, "steps": steps}
-    run = train_translator("logreg", _listed(files), Path(out), **settings)
-    return _noted(run, "logreg", arguments)
+    return _count_pairs("logreg", **locals())
 
 
 @verb
@@ -559,11 +534,25 @@ def ibm1(files: Files, *, out: str | Path, rounds: Count = 10) -> TranslatorRun:
         $ regard train ibm1 train.fr train.en --out m --rounds 20
         $ regard train ibm1 pairs.tsv.xz --out m --json
     """
-    arguments = locals()
+    return _count_pairs("ibm1", **locals())
+
+
+def _count_ngrams(name: str, arguments: dict[str, Any], **fixed: Any) -> NgramRun:
+    """Count as a verb was told; `fixed` is what its name says."""
+    from regard.history.ngram_model import NgramConfig, train_from_files
+
+    said = {n: v for n, v in (arguments | fixed).items() if n in NgramConfig._fields}
+    files, out, valid = (arguments[n] for n in ("files", "out", "valid"))
+    run = train_from_files(files, Path(out), NgramConfig(**said), valid or ())
+    return _noted(run, name, arguments)
+
+
+def _count_pairs(name: str, files: Files, out: str | Path, **settings: Any) -> TranslatorRun:
+    """Learn from sentence pairs as a verb was told."""
     from regard.history.word_translator import train_translator
 
-    run = train_translator("ibm1", _listed(files), Path(out), rounds=rounds)
-    return _noted(run, "ibm1", arguments)
+    run = train_translator(name, _listed(files), Path(out), **settings)
+    return _noted(run, name, {"files": files, "out": out, **settings})
 
 
 Counted = TypeVar("Counted", NgramRun, VectorRun, TranslatorRun)
@@ -644,8 +633,7 @@ def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 3) -> L
     from regard.translation.memory import learn_memory
     from regard.zoo import locate
 
-    kit, folder = open_kit(str(model)), Path(locate(model))
-    return learn_memory(kit, folder, _listed(files), seen, each)
+    return learn_memory(open_kit(str(model)), Path(locate(model)), _listed(files), seen, each)
 
 
 # Again --------------------------------------------------------------------------------------------

@@ -26,17 +26,8 @@ from regard.model.presets import (
 )
 from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
-FREE = (
-    "steps",
-    "minutes",
-    "eval_every",
-    "save_every",
-    "keep",
-    "log_every",
-    "patience",
-    "workers",
-    "shard",
-)
+FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
+FREE += ("patience", "workers", "shard")
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
 FAMILIES = {
     "lm": ("llama", "gpt2", *CELLS),
