@@ -47,6 +47,10 @@ class LowRank(nn.Module):
         added: Tensor = torch.addmm(*rows, alpha=self.share * self.scale)
         return added.view(out.shape)
 
+    def delta(self) -> Tensor:
+        """What the adapter adds to a weight (N, K)."""
+        return self.share * self.scale * (self.b.float() @ self.a.float())
+
 
 class LoRALinear(nn.Linear):
     """A linear map with adapters; those with a share of 0 are off and cost nothing."""
@@ -75,8 +79,7 @@ class LoRALinear(nn.Linear):
     @torch.no_grad()
     def merged(self) -> Tensor:
         """The weight with all adapters in it, each by its share."""
-        lows = (low for low in lows_of(self).values() if low.share)
-        deltas = (low.share * low.scale * (low.b.float() @ low.a.float()) for low in lows)
+        deltas = (low.delta() for low in lows_of(self).values() if low.share)
         return sum(deltas, self.weight.float()).to(self.weight.dtype)
 
 
