@@ -9,19 +9,9 @@ from pathlib import Path
 from regard.ambient import choose_device
 from regard.errors import ResourceError
 from regard.heap import free_memory
+from regard.model import cost
 from regard.model.config import FrontConfig, ModelConfig, TextConfig
-from regard.model.cost import (
-    PARTS,
-    MemoryCost,
-    RunShape,
-    count_flops,
-    count_memory,
-    count_params,
-    disk_of,
-    fit_batch,
-    passes,
-    table_size,
-)
+from regard.model.cost import MemoryCost, RunShape, passes
 from regard.model.results import PartCost, Plan, PlannedRun, TotalCost, WholeRun
 from regard.model.timing import OPTIMISER, Timer
 from regard.result import human_bytes
@@ -51,7 +41,7 @@ def plan_run(
         ITEM[dtype],
     )
     tokens = {one.name: one.tokens for one in passes(config, shape)}  # a length past a table stops
-    memory = count_memory(config, shape, train)
+    memory = cost.count_memory(config, shape, train)
     limit = free_memory(device) if memory_limit is None else memory_limit
     suggestion = suggest_fit(config, shape, memory, limit, train)
     try:
@@ -60,18 +50,18 @@ def plan_run(
         if not suggestion:
             raise
         raise too_large(memory.peak, limit, suggestion) from error
-    flops = count_flops(config, shape, train)
+    flops = cost.count_flops(config, shape, train)
     held = memory.parts | {OPTIMISER: memory.optimiser}
     seconds = sum(times.values())
-    checkpoint, disk = disk_of(memory.weights, memory.optimiser, keep)
+    checkpoint, disk = cost.disk_of(memory.weights, memory.optimiser, keep)
     watts = find_watts(device) if watts is None else watts
     return Plan(
         model=name,
         run=PlannedRun(batch, tokens, dtype, train),
-        parameters=count_params(config),
+        parameters=cost.count_params(config),
         costs={
             part: PartCost(flops.get(part), held.get(part), times[part])
-            for part in (*PARTS, *([OPTIMISER] if train else []))
+            for part in (*cost.PARTS, *([OPTIMISER] if train else []))
         },
         total=TotalCost(
             flops=sum(flops.values()),
@@ -100,7 +90,7 @@ def plan_run(
 def usual_length(front: FrontConfig) -> int:
     """512 tokens, or as many as a learned table has."""
     learned = isinstance(front, TextConfig) and front.position == "learned"
-    return min(512, table_size(front)) if learned else 512  # type: ignore[arg-type]
+    return min(512, cost.table_size(front)) if learned else 512  # type: ignore[arg-type]
 
 
 def suggest_fit(
@@ -109,7 +99,7 @@ def suggest_fit(
     """What fits where this does not; empty when it does."""
     if limit is None or memory.peak <= limit:
         return ""
-    fit = fit_batch(config, shape, limit, train)
+    fit = cost.fit_batch(config, shape, limit, train)
     if fit is None:
         return "no batch fits: a smaller model, or a narrower --dtype"
     if fit.length == shape.length:

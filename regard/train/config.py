@@ -15,15 +15,8 @@ from typing import Annotated, Any, Literal
 
 from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
+from regard.model import presets
 from regard.model.config import CELLS, ModelConfig, TextConfig
-from regard.model.presets import (
-    bert,
-    gpt2,
-    llama,
-    recurrent_lm,
-    recurrent_seq2seq,
-    transformer,
-)
 from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
 FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
@@ -227,14 +220,14 @@ class ShapeConfig(Config):
         if self.family in CELLS:
             recurrent = (self.family, self.dim, self.hidden, self.depth, vocab)
             if self.attention == "multi-head":
-                return recurrent_lm(*recurrent), None
-            return recurrent_seq2seq(*recurrent, self.attention), None
+                return presets.recurrent_lm(*recurrent), None
+            return presets.recurrent_seq2seq(*recurrent, self.attention), None
         sizes = self.dim, self.depth, self.heads
         if self.family == "llama":
             groups = self.kv_heads or self.heads
-            return llama(*sizes, groups, self.hidden, vocab, length), ARCHITECTURES["llama"]
+            return presets.llama(*sizes, groups, self.hidden, vocab, length), ARCHITECTURES["llama"]
         if self.family == "marian":
-            config = transformer(*sizes, vocab, self.pre_norm)
+            config = presets.transformer(*sizes, vocab, self.pre_norm)
             assert config.decoder is not None
             decoder = replace(config.decoder, depth=self.decoder_depth or self.depth)
             config = replace(config, decoder=decoder)
@@ -243,7 +236,9 @@ class ShapeConfig(Config):
                 text = replace(config.front, length=length)
                 config = replace(config, front=text, target=text)
         else:
-            config = (gpt2 if self.family == "gpt2" else bert)(*sizes, vocab, length)
+            config = (presets.gpt2 if self.family == "gpt2" else presets.bert)(
+                *sizes, vocab, length
+            )
         config = replace(
             config,
             encoder=with_hidden(config.encoder, self.hidden),
