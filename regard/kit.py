@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core.cache import Cache
+from regard.core.similarity import to_tensor
 from regard.data.word_frequencies import WRITTEN_FILE, read_words
 from regard.decode.loop import Driver, search_kit
 from regard.decode.sampling import sample_config
@@ -39,7 +40,6 @@ from regard.model.batch import (
     check_ids,
     pad_rows,
     to_ids,
-    to_mask,
     to_signal,
 )
 from regard.model.config import FrontConfig, TextConfig
@@ -141,7 +141,8 @@ class Kit:
         """Texts, ids, pixels or mel as a checked batch on the model's device."""
         check_names(masks, Masks.__annotations__, "running a model", "a field of a batch")
         pair = self.model.config.target is not None
-        given: dict[str, Any] = {name: to_mask(value, name) for name, value in masks.items()}
+        held = {name: value for name, value in masks.items() if value is not None}
+        given: dict[str, Any] = {n: to_tensor("reading a batch", n, v) for n, v in held.items()}
         data, padding = self.tensor(inputs, self.model.config.front, "source")
         whose = "source_mask" if pair else "mask"
         given[whose] = padding if given.get(whose) is None else given[whose]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from regard.ambient import current, note
 from regard.decode.results import (
@@ -18,7 +18,7 @@ from regard.decode.results import (
     TokenScores,
     WordSenses,
 )
-from regard.errors import DataError, RegardError, UsageError
+from regard.errors import DataError, UsageError
 from regard.result import Failed
 from regard.verbs import (
     Count,
@@ -29,12 +29,10 @@ from regard.verbs import (
     Precision,
     Texts,
     Words,
-    group_texts,
-    one_or_several,
+    answer_texts,
     verb,
 )
 
-R = TypeVar("R")
 TOGETHER = 32  # prompts of a stream that run in one batch
 
 
@@ -152,7 +150,7 @@ def generate(
         watch=watch if alone and not ban and not isinstance(how, BeamConfig) else None,
     )
     together = 1 if alone else TOGETHER
-    return _answer(texts, partial(kit.edit, edit), writer.write, together)
+    return answer_texts(texts, partial(kit.edit, edit), writer.write, together)
 
 
 @verb
@@ -226,49 +224,6 @@ def _draws(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name in known and value is not None}
 
 
-def _answer(
-    texts: Texts,
-    inside: Callable[[], AbstractContextManager[Any]],
-    work: Callable[[list[str], int], Iterable[R]],
-    together: int = 1,
-) -> R | Iterator[R | Failed]:
-    """What `work` makes of texts, so many at a time, and of the number of those done before.
-
-    Of one text the one result, or its error; else an iterator, where a text that cannot be done
-    gives a `Failed` and the others are done without it. All happens inside a context.
-    """
-
-    def answer_group(group: list[str | RegardError], done: int) -> Iterator[R | Failed]:
-        try:
-            for text in group:
-                if isinstance(text, RegardError):
-                    raise text
-            results = list(work([str(text) for text in group], done))
-        except DataError as error:
-            if len(group) == 1:
-                yield Failed(error)
-                return
-            for number, text in enumerate(group, done):
-                yield from answer_group([text], number)
-            return
-        yield from results
-
-    def answer_all() -> Iterator[R | Failed]:
-        done = 0
-        with inside():
-            for group in group_texts(several, together):
-                yield from answer_group(group, done)
-                done += len(group)
-
-    several = one_or_several(texts)
-    if not isinstance(texts, str):
-        return answer_all()
-    (result,) = answer_all()
-    if isinstance(result, Failed):
-        raise result.error
-    return result
-
-
 @verb
 def score(
     model: ModelLike,
@@ -315,7 +270,7 @@ def score(
         labels = token_labels(kit.text_tokenizer, scores.tokens, "target")
         return [replace(scores, pieces=labels)]
 
-    return _answer(texts, nullcontext if kit is None else partial(kit.edit, edit), score_one)
+    return answer_texts(texts, nullcontext if kit is None else partial(kit.edit, edit), score_one)
 
 
 @verb
@@ -352,7 +307,7 @@ def fill(
         raise wrong_network("filling a gap", kit, "a masked language model such as BERT")
 
     edited = partial(kit.edit, edit)
-    return _answer(texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)])
+    return answer_texts(texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)])
 
 
 @verb
@@ -408,4 +363,4 @@ def embed(
             raise DataError(error.doing, wrong, error.expected, error.fix) from None
         return (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
 
-    return _answer(texts, partial(kit.edit, edit), embed_group, TOGETHER)
+    return answer_texts(texts, partial(kit.edit, edit), embed_group, TOGETHER)

@@ -53,8 +53,10 @@ def plan_run(
     flops = cost.count_flops(config, shape, train)
     held = memory.parts | {OPTIMISER: memory.optimiser}
     seconds = sum(times.values())
-    checkpoint, disk = cost.disk_of(memory.weights, memory.optimiser, keep)
+    held_bytes = memory.weights, memory.gradients, memory.optimiser, memory.peak
+    disk = cost.disk_of(memory.weights, memory.optimiser, keep)  # of a checkpoint, of all
     watts = find_watts(device) if watts is None else watts
+    joules = None if watts is None else watts * seconds * steps
     return Plan(
         model=name,
         run=PlannedRun(batch, tokens, dtype, train),
@@ -63,27 +65,12 @@ def plan_run(
             part: PartCost(flops.get(part), held.get(part), times[part])
             for part in (*cost.PARTS, *([OPTIMISER] if train else []))
         },
-        total=TotalCost(
-            flops=sum(flops.values()),
-            weight_bytes=memory.weights,
-            gradient_bytes=memory.gradients,
-            optimiser_bytes=memory.optimiser,
-            peak_bytes=memory.peak,
-            seconds=seconds,
-        ),
+        total=TotalCost(sum(flops.values()), *held_bytes, seconds),
         device=device,
         memory_limit=limit,
         fits=not suggestion,
         suggestion=suggestion or None,
-        whole=WholeRun(
-            steps=steps,
-            seconds=seconds * steps,
-            checkpoint_bytes=checkpoint,
-            disk_bytes=disk,
-            disk_free=shutil.disk_usage(".").free,
-            watts=watts,
-            joules=None if watts is None else watts * seconds * steps,
-        ),
+        whole=WholeRun(steps, seconds * steps, *disk, shutil.disk_usage(".").free, watts, joules),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -21,7 +22,18 @@ from regard.tokens.results import (
     TrainedTokenizer,
     Vocabulary,
 )
-from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, one_or_several, verb
+from regard.verbs import (
+    Count,
+    File,
+    Files,
+    Natural,
+    Text,
+    Texts,
+    Words,
+    answer_texts,
+    one_or_several,
+    verb,
+)
 
 if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
@@ -155,16 +167,14 @@ def decode(
         $ regard tokens decode 15 7 22 --tokenizer folder --special --json
     """
     opened = load(tokenizer)
-    if isinstance(ids, str):
-        return Decoded(opened.decode(_read_ids(ids, 1), special=special))
-    if isinstance(ids, Sequence) and all(isinstance(id, int) for id in ids):
-        return Decoded(opened.decode(ids, special=special))  # type: ignore[arg-type]
-    return (
-        Failed(line)
-        if isinstance(line, RegardError)
-        else Decoded(opened.decode(_read_ids(str(line), number), special=special))
-        for number, line in enumerate(ids, 1)
-    )
+    if not isinstance(ids, str) and isinstance(ids, Sequence):
+        if all(isinstance(id, int) for id in ids):
+            return Decoded(opened.decode(ids, special=special))  # type: ignore[arg-type]
+
+    def decode_line(lines: list[str], done: int) -> list[Decoded]:
+        return [Decoded(opened.decode(_read_ids(lines[0], done + 1), special=special))]
+
+    return answer_texts(ids, nullcontext, decode_line)  # type: ignore[arg-type]
 
 
 def _read_ids(line: str, number: int) -> list[int]:
@@ -319,12 +329,7 @@ def explain(texts: Texts, *, tokenizer: File) -> Cuts | Iterator[Cuts | Failed]:
     from regard.tokens.byte_pairs import explain_text
 
     opened = load(tokenizer)
-    if isinstance(texts, str):
-        return Cuts(texts, explain_text(opened, texts))
-    return (
-        Failed(text) if isinstance(text, RegardError) else Cuts(text, explain_text(opened, text))
-        for text in texts
-    )
+    return answer_texts(texts, nullcontext, lambda t, _: [Cuts(t[0], explain_text(opened, t[0]))])
 
 
 @verb

@@ -517,11 +517,9 @@ class Trainer:
         return path
 
     def newest(self) -> Path | None:
-        """The newest whole checkpoint; what was wrong with newer ones is said."""
+        """The newest whole checkpoint; what a killed process left is cleared away."""
         checkpoint.clear_leftovers(self.checkpoints)
-        path, wrong = checkpoint.find_checkpoint(self.checkpoints)
-        for fault in wrong:
-            self.job.say(f"left aside: {fault}")
+        path = checkpoint.find_checkpoint(self.checkpoints, self.job.say)
         if path is None:
             cut_metrics(self.job.folder, 0)
         return path

@@ -77,9 +77,7 @@ class SFT(LM):
         kind = "prompts" if drawn else self.name
         return instruction_store(path, files, tokenizer, kind, length, tell)
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Prompts with their answers, side by side in rows."""
         rows, seed = plan.train.batch_tokens // plan.train.length, plan.seed if train else None
         return Packed(store, plan.train.length, rows, seed)
@@ -106,9 +104,7 @@ class RewardModel(SFT):
 
     name, unit, beside, rate = "reward", "prompts", ("head.*",), 1e-5
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """A row for each prompt, with all its answers."""
         rows = plan.train.batch_tokens // (plan.train.length * (store.sides - 1))
         return Comparisons(store, rows, plan.seed if train else None, ends=self.name == "reward")
@@ -177,9 +173,7 @@ class PPO(SFT):
             values["reward"] = str(Path(values["reward"]).resolve())
         values["workers"] = 0
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Rollouts; those of held-out prompts are for the end."""
         files = plan.files if train else plan.data.valid or plan.files
         chat = find_template(tokenizer) is not None
@@ -187,11 +181,13 @@ class PPO(SFT):
         said = said[: len(store)] if train else said[-len(store) :]
         ids = [store[n].tolist() for n in range(len(store))]
         prompts = list(zip(said, ids, strict=True))
-        return Rollouts(prompts, plan.own, self.value, plan.seed, say)
+        return Rollouts(prompts, plan.own, self.value, plan.seed)
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Prompts to learn from, and others to measure with."""
         data = super().prepare(plan, folder, say, progress)
+        assert isinstance(data.train, Rollouts)
+        data.train.say = say
         return replace(data, valid=None, held=data.valid or data.train)
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:

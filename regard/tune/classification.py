@@ -316,17 +316,15 @@ class HeadKind(RunKind):
         limit = max_tokens_of(kit, f"tuning {kit.path}", asked=plan.train.length)
 
         def encode(examples: list[LabelledText], seed: int | None) -> LabelledRows:
-            """Ids and labels; texts that are too long are cut or left out, counted."""
+            """Ids and labels; texts that are too long are cut, counted."""
             rows, long = prediction.encode_texts(tokenizer, [e.text for e in examples], limit)
             if long:
-                done = "cut at their end" if own.long == "cut" else "left out"
-                say(f"{done}: {len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens")
-            kept = [n for n in range(len(rows)) if own.long == "cut" or n not in long]
-            if not kept:
-                raise DataError("encoding texts", "all of them are too long", "some that fit")
-            answers = [label_of(examples[n], task, rows[n], tokenizer) for n in kept]
+                cut = f"{len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens"
+                say(f"cut at their end: {cut}")
+            pairs = zip(examples, rows, strict=True)
+            answers = [label_of(example, task, row, tokenizer) for example, row in pairs]
             collate = partial(id_batch, pad=tokenizer.specials.get("pad", 0))
-            return LabelledRows([rows[n] for n in kept], answers, own.rows, collate, seed)
+            return LabelledRows(rows, answers, own.rows, collate, seed)
 
         source, checked = encode(train, plan.seed), encode(valid, None) if valid else None
         seen = {tuple(row) for row in source.ids}
