@@ -29,8 +29,17 @@ ENCODER_SIZES: Fields = {
 """Of BERT and ViT."""
 VOCAB, MASKED = BODY.config, language_model("", tied=True).config
 CLASSES = TensorRow("head.out", "classifier")
+WORDS = (
+    TensorRow("front.{tokens,positions}", "embeddings.{word,position}_embeddings"),
+    TensorRow("front.norm", "embeddings.LayerNorm"),
+)
 POOLED: dict[str, Any] = {"take": "first", "transform": "tanh", "bias": True}
 """Heads that read the first token through a layer of their own."""
+
+
+def layers(theirs: str, *parts: tuple[str, str]) -> tuple[TensorRow, ...]:
+    """Rows of each block of an encoder, from our names of its parts and theirs."""
+    return tuple(TensorRow(f"encoder.blocks.{{i}}.{o}", f"{theirs}.{{i}}.{t}") for o, t in parts)
 
 
 def output(head: str) -> tuple[TensorRow, ...]:
@@ -54,8 +63,7 @@ BERT = Table(
         "BertForMaskedLM": Variant(
             prefix="bert.",
             rows=(
-                TensorRow("head.dense", "cls.predictions.transform.dense"),
-                TensorRow("head.norm", "cls.predictions.transform.LayerNorm"),
+                TensorRow("head.{dense,norm}", "cls.predictions.transform.{dense,LayerNorm}"),
                 *output("cls.predictions"),
             ),
             config=MASKED
@@ -84,18 +92,15 @@ BERT = Table(
         "front.kind": "text",
     },
     rows=(
-        TensorRow("front.tokens", "embeddings.word_embeddings"),
-        TensorRow("front.positions", "embeddings.position_embeddings"),
+        *WORDS,
         TensorRow("front.segments", "embeddings.token_type_embeddings"),
-        TensorRow("front.norm", "embeddings.LayerNorm"),
-        TensorRow(
-            "encoder.blocks.{i}.attn.{q,k,v}", "encoder.layer.{i}.attention.self.{query,key,value}"
+        *layers(
+            "encoder.layer",
+            ("attn.{q,k,v}", "attention.self.{query,key,value}"),
+            ("attn.{o,norm}", "attention.output.{dense,LayerNorm}"),
+            ("mlp.up", "intermediate.dense"),
+            ("mlp.{down,norm}", "output.{dense,LayerNorm}"),
         ),
-        TensorRow("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
-        TensorRow("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.attention.output.LayerNorm"),
-        TensorRow("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
-        TensorRow("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
-        TensorRow("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.output.LayerNorm"),
     ),
     require={"is_decoder": False, "position_embedding_type": "absolute"},
     ignore=("*embeddings.position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.*"),
@@ -109,8 +114,7 @@ ROBERTA = replace(
         "RobertaForMaskedLM": Variant(
             prefix="roberta.",
             rows=(
-                TensorRow("head.dense", "lm_head.dense"),
-                TensorRow("head.norm", "lm_head.layer_norm"),
+                TensorRow("head.{dense,norm}", "lm_head.{dense,layer_norm}"),
                 *output("lm_head"),
             ),
             config=MASKED | {"head.eps": Key("layer_norm_eps", 1e-12)},
@@ -118,8 +122,7 @@ ROBERTA = replace(
         ),
         "RobertaForSequenceClassification": classifier(
             "roberta.",
-            TensorRow("head.dense", "classifier.dense"),
-            TensorRow("head.out", "classifier.out_proj"),
+            TensorRow("head.{dense,out}", "classifier.{dense,out_proj}"),
             **POOLED,
         ),
         "RobertaForTokenClassification": classifier("roberta.", CLASSES, bias=True),
@@ -139,11 +142,7 @@ DISTILBERT = Table(
         "DistilBertModel": BODY,
         "DistilBertForMaskedLM": Variant(
             prefix="distilbert.",
-            rows=(
-                TensorRow("head.dense", "vocab_transform"),
-                TensorRow("head.norm", "vocab_layer_norm"),
-                TensorRow("head.out", "vocab_projector"),
-            ),
+            rows=(TensorRow("head.{dense,norm,out}", "vocab_{transform,layer_norm,projector}"),),
             config=MASKED | {"head.transform": act("activation", "gelu")},
             fixed={"{head.norm,head.bias}": True, "head.eps": 1e-12},
         ),
@@ -165,15 +164,13 @@ DISTILBERT = Table(
     },
     fixed=BERT.fixed | {"{encoder.block,front}.eps": 1e-12},
     rows=(
-        TensorRow("front.tokens", "embeddings.word_embeddings"),
-        TensorRow("front.positions", "embeddings.position_embeddings"),
-        TensorRow("front.norm", "embeddings.LayerNorm"),
-        TensorRow(
-            "encoder.blocks.{i}.attn.{q,k,v,o}", "transformer.layer.{i}.attention.{q,k,v,out}_lin"
+        *WORDS,
+        *layers(
+            "transformer.layer",
+            ("attn.{q,k,v,o}", "attention.{q,k,v,out}_lin"),
+            ("{attn,mlp}.norm", "{sa,output}_layer_norm"),
+            ("mlp.{up,down}", "ffn.{lin1,lin2}"),
         ),
-        TensorRow("encoder.blocks.{i}.attn.norm", "transformer.layer.{i}.sa_layer_norm"),
-        TensorRow("encoder.blocks.{i}.mlp.{up,down}", "transformer.layer.{i}.ffn.{lin1,lin2}"),
-        TensorRow("encoder.blocks.{i}.mlp.norm", "transformer.layer.{i}.output_layer_norm"),
     ),
     ignore=("*embeddings.position_ids",),
 )

@@ -35,14 +35,11 @@ GPT2 = Table(
     },
     fixed={"decoder.block.causal": True, "front.position": "learned", "front.kind": "text"},
     rows=(
-        TensorRow("front.tokens", "wte"),
-        TensorRow("front.positions", "wpe"),
-        TensorRow("decoder.blocks.{i}.attn.norm", "h.{i}.ln_1"),
+        TensorRow("front.{tokens,positions}", "{wte,wpe}"),
+        TensorRow("decoder.blocks.{i}.{attn,mlp}.norm", "h.{i}.{ln_1,ln_2}"),
         TensorRow("decoder.blocks.{i}.attn.{q,k,v}", "h.{i}.attn.c_attn", TRANSPOSE, SPLIT),
         TensorRow("decoder.blocks.{i}.attn.o", "h.{i}.attn.c_proj", TRANSPOSE),
-        TensorRow("decoder.blocks.{i}.mlp.norm", "h.{i}.ln_2"),
-        TensorRow("decoder.blocks.{i}.mlp.up", "h.{i}.mlp.c_fc", TRANSPOSE),
-        TensorRow("decoder.blocks.{i}.mlp.down", "h.{i}.mlp.c_proj", TRANSPOSE),
+        TensorRow("decoder.blocks.{i}.mlp.{up,down}", "h.{i}.mlp.{c_fc,c_proj}", TRANSPOSE),
         TensorRow("decoder.norm", "ln_f"),
     ),
     require={
