@@ -168,12 +168,11 @@ class Kit:
         front = config.front if config.target is None else config.target
         if isinstance(front, TextConfig) and front.length and front.position != "learned":
             if count > front.length:
-                warnings.warn(
-                    f"[long-input] {count} tokens; this model was trained on at most "
-                    f"{front.length}. It runs, but expect worse predictions past that position.",
-                    RegardWarning,
-                    stacklevel=4,
+                told = (
+                    f"{count} tokens; this model was trained on at most {front.length}. It runs, "
                 )
+                told += "but expect worse predictions past that position."
+                warnings.warn(f"[long-input] {told}", RegardWarning, stacklevel=4)
 
     def tensor(
         self, inputs: Any, front: FrontConfig | None, side: Side

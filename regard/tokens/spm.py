@@ -138,8 +138,13 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
         fix = "save the tokenizer with transformers, which writes tokenizer.json"
         raise DataError(f"reading {name}", fault, "one of " + ", ".join(sorted(KNOWN)), fix)
     processor = load(name, data)
-    pieces, controls = number_pieces(processor, family, options)
-    words: set[str] = set()
+    count, words = range(processor.get_piece_size()), set[str]()
+    pieces = [processor.id_to_piece(id) for id in count]
+    controls = {pieces[id] for id in count if processor.is_control(id) or processor.is_unknown(id)}
+    if family in T5_LIKE and "<extra_id_0>" not in pieces:  # sentinels stand outside of the file
+        sentinels = reversed(range(options.get("extra_ids", 100 if family == "t5" else 0)))
+        extra = [f"<extra_id_{number}>" for number in sentinels]
+        pieces, controls = pieces + extra, controls | set(extra)
     for id, token in settings.outside.items():
         if id == len(pieces):
             pieces.append(token["content"])
@@ -155,20 +160,6 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
     language = SpmLanguage(processor, vocab, controls)
     sides = {"source": language, "target": language}
     return SentencePieceEngine(sides, controls, unk, before, after, words)
-
-
-def number_pieces(
-    processor: Any, family: str, options: dict[str, Any]
-) -> tuple[list[str], set[str]]:
-    """All pieces in the order of their ids, and which of them are control tokens."""
-    ids = range(processor.get_piece_size())
-    pieces = [processor.id_to_piece(id) for id in ids]
-    controls = {pieces[id] for id in ids if processor.is_control(id) or processor.is_unknown(id)}
-    sentinels = options.get("extra_ids", 100 if family == "t5" else 0)
-    if family not in T5_LIKE or "<extra_id_0>" in pieces:
-        sentinels = 0
-    extra = [f"<extra_id_{number}>" for number in reversed(range(sentinels))]
-    return pieces + extra, controls | set(extra)
 
 
 def marian(
