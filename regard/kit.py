@@ -33,15 +33,8 @@ from regard.look.attention_patterns import head_matrices
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
 from regard.look.results import Attribution, AttributionComparison
-from regard.model.batch import (
-    Batch,
-    check_batch,
-    check_filled,
-    check_ids,
-    pad_rows,
-    to_ids,
-    to_signal,
-)
+from regard.model import batch as batches
+from regard.model.batch import Batch, pad_rows
 from regard.model.config import FrontConfig, TextConfig
 from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
@@ -152,7 +145,7 @@ class Kit:
             target, padding = self.tensor(target, self.model.config.target, "target")
             given["mask"] = padding if given.get("mask") is None else given["mask"]
         batch = Batch(data, target, **given)
-        check_batch(batch, self.model.config)
+        batches.check_batch(batch, self.model.config)
         self.warn_long(batch.ids.shape[1])
         return batch.to(self.device)
 
@@ -181,12 +174,12 @@ class Kit:
         if isinstance(inputs, str):
             inputs = [inputs]
         if front is not None and front.kind != "text":
-            return to_signal(inputs, front, self.dtype), None
+            return batches.to_signal(inputs, front, self.dtype), None
         if isinstance(inputs, Sequence) and len(inputs) == 0:
             raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
         if is_text(inputs):
             return self.encode(inputs, side)
-        return to_ids(inputs, side)
+        return batches.to_ids(inputs, side)
 
     def encode(
         self, texts: Any, side: Side = "source", length: int | None = None
@@ -298,8 +291,8 @@ class Kit:
             return torch.cat([self.embed_batch(text) for text in listed])
         asked = read_pooling(self.files)
         ids, mask = self.encode(listed, length=asked.length)
-        check_ids(ids, self.model.config.front, "text")
-        check_filled(Batch(ids, mask=mask), "embedding texts")
+        batches.check_ids(ids, self.model.config.front, "text")
+        batches.check_filled(Batch(ids, mask=mask), "embedding texts")
         ids, mask = ids.to(self.device), None if mask is None else mask.to(self.device)
         encode = self.model.encoder is not None  # the encoder's vectors, else the decoder's
         x = self.model.encode(ids, mask).x if encode else self.model.decode(ids, mask=mask)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from regard import verbs
 from regard.ambient import current, note
 from regard.decode.results import (
     ChatReply,
@@ -20,18 +21,7 @@ from regard.decode.results import (
 )
 from regard.errors import DataError, UsageError
 from regard.result import Failed
-from regard.verbs import (
-    Count,
-    EditsLike,
-    Files,
-    ModelLike,
-    Natural,
-    Precision,
-    Texts,
-    Words,
-    answer_texts,
-    verb,
-)
+from regard.verbs import Count, EditsLike, Files, ModelLike, Natural, Precision, Texts, Words, verb
 
 TOGETHER = 32  # prompts of a stream that run in one batch
 
@@ -150,7 +140,7 @@ def generate(
         watch=watch if alone and not ban and not isinstance(how, BeamConfig) else None,
     )
     together = 1 if alone else TOGETHER
-    return answer_texts(texts, partial(kit.edit, edit), writer.write, together)
+    return verbs.answer_texts(texts, partial(kit.edit, edit), writer.write, together)
 
 
 @verb
@@ -270,7 +260,9 @@ def score(
         labels = token_labels(kit.text_tokenizer, scores.tokens, "target")
         return [replace(scores, pieces=labels)]
 
-    return answer_texts(texts, nullcontext if kit is None else partial(kit.edit, edit), score_one)
+    return verbs.answer_texts(
+        texts, nullcontext if kit is None else partial(kit.edit, edit), score_one
+    )
 
 
 @verb
@@ -307,7 +299,9 @@ def fill(
         raise wrong_network("filling a gap", kit, "a masked language model such as BERT")
 
     edited = partial(kit.edit, edit)
-    return answer_texts(texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)])
+    return verbs.answer_texts(
+        texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)]
+    )
 
 
 @verb
@@ -363,4 +357,4 @@ def embed(
             raise DataError(error.doing, wrong, error.expected, error.fix) from None
         return (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
 
-    return answer_texts(texts, partial(kit.edit, edit), embed_group, TOGETHER)
+    return verbs.answer_texts(texts, partial(kit.edit, edit), embed_group, TOGETHER)

@@ -5,29 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from regard.interop.table import (
-    BODY,
-    DUPLICATE,
-    Fields,
-    Key,
-    ManyKeys,
-    Table,
-    TensorRow,
-    Variant,
-    act,
-    classifier,
-    language_model,
-)
+from regard.interop import table
+from regard.interop.table import DUPLICATE, Fields, Key, ManyKeys, Table, TensorRow, Variant
 
 ENCODER_SIZES: Fields = {
     "{front,encoder.block}.dim": Key("hidden_size"),
     "encoder.depth": Key("num_hidden_layers"),
     "encoder.block.heads": Key("num_attention_heads"),
     "encoder.block.hidden": Key("intermediate_size"),
-    "encoder.block.act": act("hidden_act", "gelu"),
+    "encoder.block.act": table.act("hidden_act", "gelu"),
 }
 """Of BERT and ViT."""
-VOCAB, MASKED = BODY.config, language_model("", tied=True).config
+VOCAB, MASKED = table.BODY.config, table.language_model("", tied=True).config
 CLASSES = TensorRow("head.out", "classifier")
 WORDS = (
     TensorRow("front.{tokens,positions}", "embeddings.{word,position}_embeddings"),
@@ -68,15 +57,15 @@ BERT = Table(
             ),
             config=MASKED
             | {
-                "head.transform": act("hidden_act", "gelu"),
+                "head.transform": table.act("hidden_act", "gelu"),
                 "head.eps": Key("layer_norm_eps", 1e-12),
             },
             fixed={"{head.norm,head.bias}": True},
         ),
-        "BertForSequenceClassification": classifier(
+        "BertForSequenceClassification": table.classifier(
             "bert.", TensorRow("head.dense", "bert.pooler.dense"), CLASSES, **POOLED
         ),
-        "BertForTokenClassification": classifier("bert.", CLASSES, bias=True),
+        "BertForTokenClassification": table.classifier("bert.", CLASSES, bias=True),
     },
     config=ENCODER_SIZES
     | {
@@ -120,12 +109,12 @@ ROBERTA = replace(
             config=MASKED | {"head.eps": Key("layer_norm_eps", 1e-12)},
             fixed={"{head.norm,head.bias}": True, "head.transform": "gelu"},
         ),
-        "RobertaForSequenceClassification": classifier(
+        "RobertaForSequenceClassification": table.classifier(
             "roberta.",
             TensorRow("head.{dense,out}", "classifier.{dense,out_proj}"),
             **POOLED,
         ),
-        "RobertaForTokenClassification": classifier("roberta.", CLASSES, bias=True),
+        "RobertaForTokenClassification": table.classifier("roberta.", CLASSES, bias=True),
     },
     config=BERT.config
     | {  # Positions start after the padding id, so that many rows of the table are never used.
@@ -139,27 +128,27 @@ ROBERTA = replace(
 DISTILBERT = Table(
     family="distilbert",
     variants={
-        "DistilBertModel": BODY,
+        "DistilBertModel": table.BODY,
         "DistilBertForMaskedLM": Variant(
             prefix="distilbert.",
             rows=(TensorRow("head.{dense,norm,out}", "vocab_{transform,layer_norm,projector}"),),
-            config=MASKED | {"head.transform": act("activation", "gelu")},
+            config=MASKED | {"head.transform": table.act("activation", "gelu")},
             fixed={"{head.norm,head.bias}": True, "head.eps": 1e-12},
         ),
-        "DistilBertForSequenceClassification": classifier(
+        "DistilBertForSequenceClassification": table.classifier(
             "distilbert.",
             TensorRow("head.dense", "pre_classifier"),
             CLASSES,
             **POOLED | {"transform": "relu"},
         ),
-        "DistilBertForTokenClassification": classifier("distilbert.", CLASSES, bias=True),
+        "DistilBertForTokenClassification": table.classifier("distilbert.", CLASSES, bias=True),
     },
     config={
         "{front,encoder.block}.dim": Key("dim"),
         "encoder.depth": Key("n_layers"),
         "encoder.block.heads": Key("n_heads"),
         "encoder.block.hidden": Key("hidden_dim"),
-        "encoder.block.act": act("activation", "gelu"),
+        "encoder.block.act": table.act("activation", "gelu"),
         "front.length": Key("max_position_embeddings", 512),
     },
     fixed=BERT.fixed | {"{encoder.block,front}.eps": 1e-12},

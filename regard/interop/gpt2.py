@@ -1,26 +1,17 @@
 """GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
 
-from regard.interop.table import (
-    BODY,
-    SPLIT,
-    TRANSPOSE,
-    Key,
-    Table,
-    TensorRow,
-    act,
-    classifier,
-    language_model,
-)
+from regard.interop import table
+from regard.interop.table import SPLIT, TRANSPOSE, Key, Table, TensorRow
 
 GPT2 = Table(
     family="gpt2",
     variants={
-        "GPT2LMHeadModel": language_model("transformer.", tied=True),
-        "GPT2Model": BODY,
-        "GPT2ForSequenceClassification": classifier(
+        "GPT2LMHeadModel": table.language_model("transformer.", tied=True),
+        "GPT2Model": table.BODY,
+        "GPT2ForSequenceClassification": table.classifier(
             "transformer.", TensorRow("head.out", "score"), take="last"
         ),
-        "GPT2ForTokenClassification": classifier(
+        "GPT2ForTokenClassification": table.classifier(
             "transformer.", TensorRow("head.out", "classifier"), bias=True
         ),
     },
@@ -30,7 +21,7 @@ GPT2 = Table(
         "decoder.block.heads": Key("n_head"),
         "decoder.block.hidden": Key("n_inner", lambda config: 4 * config["n_embd"]),
         "front.length": Key("n_positions"),
-        "decoder.block.act": act("activation_function", "gelu_new"),
+        "decoder.block.act": table.act("activation_function", "gelu_new"),
         "decoder.block.eps": Key("layer_norm_epsilon", 1e-5),
     },
     fixed={"decoder.block.causal": True, "front.position": "learned", "front.kind": "text"},

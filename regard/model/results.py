@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regard.result import (
-    Grid,
-    Result,
-    Row,
-    human_bytes,
-    human_count,
-    human_time,
-    shown,
-)
+from regard.result import Grid, Result, Row, human_bytes, human_count, human_time, shown
 
 LETTERS = """B batch, T positions, S positions looked at (the source's in an encoder-decoder)
 D dim, H heads, G key-value heads, K head_dim, M hidden, V scores"""

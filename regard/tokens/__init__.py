@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from regard import verbs
 from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
@@ -22,18 +23,7 @@ from regard.tokens.results import (
     TrainedTokenizer,
     Vocabulary,
 )
-from regard.verbs import (
-    Count,
-    File,
-    Files,
-    Natural,
-    Text,
-    Texts,
-    Words,
-    answer_texts,
-    one_or_several,
-    verb,
-)
+from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, verb
 
 if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
@@ -103,7 +93,7 @@ def encode(
     """
     if tokenizer is not None and kind is not None:
         raise UsageError("encoding", "a tokenizer and a kind", "one of the two")
-    several = one_or_several(texts)
+    several = verbs.one_or_several(texts)
     if tokenizer is None:
         encodings: Iterator[Encoding | Failed] = _encode_alone(several, kind or "words")
     else:
@@ -174,7 +164,7 @@ def decode(
     def decode_line(lines: list[str], done: int) -> list[Decoded]:
         return [Decoded(opened.decode(_read_ids(lines[0], done + 1), special=special))]
 
-    return answer_texts(ids, nullcontext, decode_line)  # type: ignore[arg-type]
+    return verbs.answer_texts(ids, nullcontext, decode_line)  # type: ignore[arg-type]
 
 
 def _read_ids(line: str, number: int) -> list[int]:
@@ -329,7 +319,9 @@ def explain(texts: Texts, *, tokenizer: File) -> Cuts | Iterator[Cuts | Failed]:
     from regard.tokens.byte_pairs import explain_text
 
     opened = load(tokenizer)
-    return answer_texts(texts, nullcontext, lambda t, _: [Cuts(t[0], explain_text(opened, t[0]))])
+    return verbs.answer_texts(
+        texts, nullcontext, lambda t, _: [Cuts(t[0], explain_text(opened, t[0]))]
+    )
 
 
 @verb

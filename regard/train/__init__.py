@@ -15,19 +15,9 @@ from regard.train.config import (
     ShapeConfig,
     TrainConfig,
 )
-from regard.train.results import (
-    DryRun,
-    LearntMemory,
-    LearntShortlist,
-    Replay,
-    ResumeCheck,
-    Run,
-    RunSettings,
-)
+from regard.train.results import LearntMemory, LearntShortlist, Replay, ResumeCheck, Trained
 from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, takes, verb
 
-Trained = Run | DryRun | RunSettings
-"""A run; with `dry_run` what it would take, with `print_config` its settings."""
 Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]

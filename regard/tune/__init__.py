@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.train import TRAINING, Toml, Trained, Training
+from regard.train import TRAINING, Toml, Training
 from regard.train.config import BelowOne, DataConfig, LoRA
+from regard.train.results import Trained
 from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
 from regard.tune.results import Merged, Prediction
 from regard.verbs import FLAT, File, Files, ModelLike, Precision, extends, takes, verb
