@@ -210,10 +210,7 @@ class Kit:
         return self.run_batch(self.batch(inputs, target, **masks), cache, strict)
 
     def run_batch(
-        self,
-        batch: Batch,
-        cache: Cache | StrictCache | None = None,
-        strict: bool | None = None,
+        self, batch: Batch, cache: Cache | StrictCache | None = None, strict: bool | None = None
     ) -> Tensor:
         """Run a batch in strict or ordinary mode."""
         strict = self.strict if strict is None else strict

@@ -43,13 +43,11 @@ def read_two(source: Path | str, target: Path | str) -> Iterator[Pair]:
         yield left, right
     if counts[0] != counts[1]:
         longer = source if counts[0] > counts[1] else target
-        raise DataError(
-            "reading sentence pairs",
-            f"{counts[0]:,} lines in {source}, {counts[1]:,} in {target}; "
-            f"the first odd one is line {common + 1} of {longer}: {shorten(odd)!r}",
-            "as many lines in one file as in the other",
-            "look for a line break inside a sentence before that line",
-        )
+        fault = f"{counts[0]:,} lines in {source}, {counts[1]:,} in {target}; the first odd one is "
+        fault += f"line {common + 1} of {longer}: {shorten(odd)!r}"
+        expected = "as many lines in one file as in the other"
+        fix = "look for a line break inside a sentence before that line"
+        raise DataError("reading sentence pairs", fault, expected, fix)
 
 
 def shorten(text: str, limit: int = 60) -> str:

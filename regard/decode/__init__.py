@@ -216,11 +216,7 @@ def _draws(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @verb
 def score(
-    model: ModelLike,
-    texts: Texts,
-    *,
-    precision: Precision = "auto",
-    edit: EditsLike = (),
+    model: ModelLike, texts: Texts, *, precision: Precision = "auto", edit: EditsLike = ()
 ) -> TokenScores | Iterator[TokenScores | Failed]:
     """The log-probability of each token of texts.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.ambient import note
+from regard.data.statistics import check_finite
 from regard.decode import constraints
 from regard.decode.alternatives import extend
 from regard.decode.beam import BeamConfig
@@ -89,9 +89,7 @@ class Writer:
                 continue
             listed = list[Continuation]()
             for h in hypotheses:
-                if math.isnan(h.logprob):
-                    wrong = "scores of the model that are NaN"
-                    raise RegardError(DOING, wrong, "numbers", "check its weights")
+                check_finite(DOING, [h.logprob])
                 if forced and stop is not None and stop(h.tokens[:-1]):
                     h = replace(h, tokens=h.tokens[:-1])  # the end that the rule put there
                 text = continue_text(kit, batch, row, h.tokens)

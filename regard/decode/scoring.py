@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from regard.ambient import track
+from regard.data.statistics import check_finite
 from regard.decode.prompt import encode_gaps
 from regard.decode.results import FilledGaps, GapWord, TokenScores
-from regard.errors import DataError, RegardError, UsageError
+from regard.errors import DataError, UsageError
 from regard.history.ngram_model import NgramModel
 from regard.model.batch import Batch, check_batch, check_ids, like_lengths, pad_rows
 from regard.model.model import Model
@@ -213,9 +214,7 @@ def describe_scores(
     tokenizer: Tokenizer, text: str, ids: list[int], logprobs: Sequence[float | None]
 ) -> TokenScores:
     """Tokens and their log-probabilities as a result."""
-    if any(value is not None and math.isnan(value) for value in logprobs):
-        wrong = "scores of the model that are NaN"
-        raise RegardError("scoring", wrong, "numbers", "check its weights")
+    check_finite("scoring", (value for value in logprobs if value is not None))
     return TokenScores(ids, tokenizer.pieces(ids), list(logprobs), text)
 
 

@@ -102,17 +102,12 @@ ROBERTA = replace(
         "RobertaModel": BERT.variants["BertModel"],
         "RobertaForMaskedLM": Variant(
             prefix="roberta.",
-            rows=(
-                TensorRow("head.{dense,norm}", "lm_head.{dense,layer_norm}"),
-                *output("lm_head"),
-            ),
+            rows=(TensorRow("head.{dense,norm}", "lm_head.{dense,layer_norm}"), *output("lm_head")),
             config=MASKED | {"head.eps": Key("layer_norm_eps", 1e-12)},
             fixed={"{head.norm,head.bias}": True, "head.transform": "gelu"},
         ),
         "RobertaForSequenceClassification": table.classifier(
-            "roberta.",
-            TensorRow("head.{dense,out}", "classifier.{dense,out_proj}"),
-            **POOLED,
+            "roberta.", TensorRow("head.{dense,out}", "classifier.{dense,out_proj}"), **POOLED
         ),
         "RobertaForTokenClassification": table.classifier("roberta.", CLASSES, bias=True),
     },

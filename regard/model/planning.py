@@ -34,12 +34,9 @@ def plan_run(
 ) -> Plan:
     """Count and time one step, or one forward pass, and multiply."""
     device = choose_device()
-    shape = RunShape(
-        batch,
-        length or usual_length(config.target or config.front),
-        source or length or usual_length(config.front),
-        ITEM[dtype],
-    )
+    read = source or length or usual_length(config.front)
+    length = length or usual_length(config.target or config.front)
+    shape = RunShape(batch, length, read, ITEM[dtype])
     tokens = {one.name: one.tokens for one in passes(config, shape)}  # a length past a table stops
     memory = cost.count_memory(config, shape, train)
     limit = free_memory(device) if memory_limit is None else memory_limit

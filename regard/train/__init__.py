@@ -568,12 +568,7 @@ def _listed(files: Files) -> list[str]:
 
 @verb
 def shortlist(
-    model: File,
-    files: Files,
-    *,
-    top: Count = 20,
-    always: Count = 4000,
-    count: Count = 200_000,
+    model: File, files: Files, *, top: Count = 20, always: Count = 4000, count: Count = 200_000
 ) -> LearntShortlist:
     """List the words that translations need: a CPU then scores a few thousand, not all.
 

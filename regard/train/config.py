@@ -207,10 +207,6 @@ class ShapeConfig(Config):
             if kind == "seq2seq" and seen == "multi-head":
                 seen = "additive"  # to all states, unless told otherwise
             return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
-        if self.dim % self.heads:
-            problem = f"heads = {self.heads} does not divide dim = {self.dim}"
-            divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
-            raise UsageError("choosing a shape", problem, f"one of {divisors}")
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
 

@@ -378,11 +378,6 @@ def merge_adapter(kit: Kit, out: Path) -> Merged:
         drift = max(float((model(b) - x).abs().max()) for b, x in zip(inputs, before, strict=True))
     note(f"merged − unmerged: at most {drift:.1e} in a score")
     kit.save(out)
-    return Merged(
-        drift=drift,
-        largest_score=max(float(scores.abs().max()) for scores in before),
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
-        adapter_parameters=size,
-        base=base.path if base else "a model made here",
-        out=str(out),
-    )
+    largest = max(float(scores.abs().max()) for scores in before)
+    sizes = sum(parameter.numel() for parameter in model.parameters()), size
+    return Merged(drift, largest, *sizes, base.path if base else "a model made here", str(out))

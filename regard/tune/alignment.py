@@ -34,7 +34,7 @@ from regard.train.data import RunData, RunPlan, Say
 from regard.train.kinds import LM
 from regard.train.objectives import Loss, token_logprobs
 from regard.train.results import Run, RunSettings
-from regard.train.settings import begin_with, find_data
+from regard.train.settings import begin_with, check_window, find_data
 from regard.train.trainer import LOW
 from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
@@ -58,15 +58,9 @@ class SFT(LM):
 
     def decide(self, settings: RunSettings) -> None:
         """A model to begin with, and files."""
-        values = settings.values
-        if values["init"] is None:
-            doing, fix = f"configuring `tune {self.name}`", "--model FOLDER"
-            raise UsageError(doing, "no model", "the model to begin with", fix)
         begin_with(settings)
         find_data(settings, f"tune {self.name}")
-        if values["batch_tokens"] < values["length"]:
-            problem = f"batch_tokens = {values['batch_tokens']}, length = {values['length']}"
-            raise UsageError("configuring a run", problem, "room for one row", "raise the first")
+        check_window(settings.values)
 
     def store(
         self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Any

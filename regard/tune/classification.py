@@ -274,8 +274,6 @@ class HeadKind(RunKind):
         """Steps from epochs; files and model must be there."""
         values, doing = settings.values, f"tuning for `{self.name}`"
         find_data(settings, f"tune {self.name}")
-        if values["init"] is None:
-            raise UsageError(doing, "no model to begin with", "--model FOLDER")
         begin_with(settings)
         own: Any = make_config(settings, self.config)
         known, metric = ("loss", *self.metrics), values["metric"]
