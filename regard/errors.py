@@ -55,13 +55,8 @@ def check_names(given: Iterable[str], known: Iterable[str], doing: str, expected
             raise UsageError(doing, f"unknown {name}=", expected, fix)
 
 
-OTHER_NAMES = {
-    "rope": "rotary",
-    "t5": "relative",
-    "sin": "sinusoidal",
-    "swish": "silu",
-    "gelu_new": "gelu_tanh",
-}
+OTHER_NAMES = {"rope": "rotary", "t5": "relative", "sin": "sinusoidal"}
+OTHER_NAMES |= {"swish": "silu", "gelu_new": "gelu_tanh"}
 """What others call a thing: no spelling leads from one to the other."""
 
 

@@ -211,16 +211,11 @@ class NativeNetwork:
         for n, k in zip(*length.nonzero(), strict=True):
             at = n, k, slice(length[n, k])
             each = logprobs[at].tolist()
-            hypothesis = Hypothesis(
-                tokens[at].tolist(),
-                float(logprob[n, k]),
-                float(score[n, k]),
-                bool(finished[n, k]),
-                each if how is None else differences(each),
-                torch.from_numpy(memory[bounds[n] : bounds[n + 1]]),
-                seen[0][*at, : lengths[n]].copy() if seen else None,
-            )
-            rows[n].append(hypothesis)
+            each = each if how is None else differences(each)
+            figures = float(logprob[n, k]), float(score[n, k]), bool(finished[n, k]), each
+            source = torch.from_numpy(memory[bounds[n] : bounds[n + 1]])
+            looks = seen[0][*at, : lengths[n]].copy() if seen else None
+            rows[n].append(Hypothesis(tokens[at].tolist(), *figures, source, looks))
         return rows
 
 

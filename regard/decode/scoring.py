@@ -227,10 +227,7 @@ def fill_gaps(kit: Kit, text: str, mask: int, top: int) -> FilledGaps:
     for place in (n for n, id in enumerate(ids) if id == mask):
         likely = scores[place].float().softmax(-1)[: tokenizer.size]
         best = likely.topk(min(top, len(likely)))
-        gaps.append(
-            [
-                GapWord(tokenizer.decode([id]).strip() or tokenizer.pieces([id])[0], id, p)
-                for id, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            ]
-        )
+        likeliest = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        texts = [(tokenizer.decode([id]).strip(), id, p) for id, p in likeliest]
+        gaps.append([GapWord(text or tokenizer.pieces([id])[0], id, p) for text, id, p in texts])
     return FilledGaps(text, gaps)

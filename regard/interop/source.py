@@ -94,13 +94,10 @@ def _refusal(path: Path, found: str, fix: str = "") -> DataError:
 
 
 def _pickle_refusal(path: Path) -> DataError:
-    return DataError(
-        f"opening {path}",
-        "refused: this is a pickle, and opening a pickle can run code hidden in it",
-        FORMATS,
-        "convert it to safetensors where it came from (save_pretrained does so); "
-        "for an OpenAI Whisper file: python tools/whisper_pt.py FILE.pt FOLDER",
-    )
+    fault = "refused: this is a pickle, and opening a pickle can run code hidden in it"
+    fix = "convert it to safetensors where it came from (save_pretrained does so); "
+    fix += "for an OpenAI Whisper file: python tools/whisper_pt.py FILE.pt FOLDER"
+    return DataError(f"opening {path}", fault, FORMATS, fix)
 
 
 def read_tokenizer(source: CheckpointSource) -> Tokenizer | None:

@@ -126,13 +126,10 @@ class TextFront(nn.Module):
 
 def too_long(count: int, size: int) -> DataError:
     """The error for a sequence past a learned position table."""
-    return DataError(
-        "embedding positions",
-        f"a sequence of {count} tokens",
-        f"at most {size}, the rows of this model's learned position table",
-        "shorten or split the input, or use a model with rotary, relative, ALiBi or "
-        "sinusoidal positions, which have no table",
-    )
+    expected = f"at most {size}, the rows of this model's learned position table"
+    fix = "shorten or split the input, or use a model with rotary, relative, ALiBi or "
+    fix += "sinusoidal positions, which have no table"
+    return DataError("embedding positions", f"a sequence of {count} tokens", expected, fix)
 
 
 class ImageFront(nn.Module):

@@ -124,53 +124,48 @@ def recurrent_seq2seq(
     return RecurrentConfig(text, head, target=text, shared=True, **sizes)  # type: ignore[arg-type]
 
 
-PRESETS: dict[str, tuple[Callable[[], ModelConfig], str | None]] = {
-    "gpt2": (lambda: gpt2(768, 12, 12), "GPT2LMHeadModel"),
-    "gpt2-medium": (lambda: gpt2(1024, 24, 16), "GPT2LMHeadModel"),
-    "gpt2-large": (lambda: gpt2(1280, 36, 20), "GPT2LMHeadModel"),
-    "gpt2-xl": (lambda: gpt2(1600, 48, 25), "GPT2LMHeadModel"),
-    "llama-15m": (lambda: llama(288, 6, 6, 6, 768, 32000, 256), "LlamaForCausalLM"),
-    "smollm2-135m": (
-        lambda: llama(576, 30, 9, 3, 1536, 49152, 8192, (1e5, None)),
-        "LlamaForCausalLM",
-    ),
-    "llama3.2-1b": (
-        lambda: llama(2048, 16, 32, 8, 8192, 128256, 131072, (5e5, LLAMA3)),
-        "LlamaForCausalLM",
-    ),
-    "bert-base": (lambda: bert(768, 12, 12), "BertForMaskedLM"),
-    "bert-large": (lambda: bert(1024, 24, 16), "BertForMaskedLM"),
-    "t5-small": (lambda: t5(512, 8, 6, 1024), "T5ForConditionalGeneration"),
-    "t5-base": (lambda: t5(768, 12, 12, 2048), "T5ForConditionalGeneration"),
-    "transformer-base": (lambda: transformer(512, 6, 8), "MarianMTModel"),
-    "transformer-big": (lambda: transformer(1024, 6, 16), "MarianMTModel"),
-    "transformer-pre": (lambda: transformer(512, 6, 8, pre=True), None),
-    "vit-32": (lambda: vit(256, 7, 4, 4, 32, 10), "ViTForImageClassification"),
-    "vit-ti16": (lambda: vit(192, 12, 3), "ViTForImageClassification"),
-    "vit-s16": (lambda: vit(384, 12, 6), "ViTForImageClassification"),
-    "vit-b16": (lambda: vit(768, 12, 12), "ViTForImageClassification"),
-    "vit-l16": (lambda: vit(1024, 24, 16), "ViTForImageClassification"),
-    "whisper-tiny": (lambda: whisper(384, 4, 6), "WhisperForConditionalGeneration"),
-    "whisper-base": (lambda: whisper(512, 6, 8), "WhisperForConditionalGeneration"),
+FAMILIES: dict[Callable[..., ModelConfig], tuple[str, str]] = {
+    gpt2: ("GPT2LMHeadModel", "next token"),
+    llama: ("LlamaForCausalLM", "next token"),
+    bert: ("BertForMaskedLM", "masked tokens"),
+    t5: ("T5ForConditionalGeneration", "masked spans"),
+    transformer: ("MarianMTModel", "pairs of sentences"),
+    vit: ("ViTForImageClassification", "classes of pictures"),
+    whisper: ("WhisperForConditionalGeneration", "transcripts"),
 }
-"""Name: (shape, architecture that it is saved as; None is regard's own)."""
+"""Function of a shape: (architecture that it is saved as, what checkpoints were trained on)."""
+PRESETS: dict[str, tuple[Any, ...]] = {
+    "gpt2": (gpt2, 768, 12, 12),
+    "gpt2-medium": (gpt2, 1024, 24, 16),
+    "gpt2-large": (gpt2, 1280, 36, 20),
+    "gpt2-xl": (gpt2, 1600, 48, 25),
+    "llama-15m": (llama, 288, 6, 6, 6, 768, 32000, 256),
+    "smollm2-135m": (llama, 576, 30, 9, 3, 1536, 49152, 8192, (1e5, None)),
+    "llama3.2-1b": (llama, 2048, 16, 32, 8, 8192, 128256, 131072, (5e5, LLAMA3)),
+    "bert-base": (bert, 768, 12, 12),
+    "bert-large": (bert, 1024, 24, 16),
+    "t5-small": (t5, 512, 8, 6, 1024),
+    "t5-base": (t5, 768, 12, 12, 2048),
+    "transformer-base": (transformer, 512, 6, 8),
+    "transformer-big": (transformer, 1024, 6, 16),
+    "transformer-pre": (transformer, 512, 6, 8, 37000, True),
+    "vit-32": (vit, 256, 7, 4, 4, 32, 10),
+    "vit-ti16": (vit, 192, 12, 3),
+    "vit-s16": (vit, 384, 12, 6),
+    "vit-b16": (vit, 768, 12, 12),
+    "vit-l16": (vit, 1024, 24, 16),
+    "whisper-tiny": (whisper, 384, 4, 6),
+    "whisper-base": (whisper, 512, 6, 8),
+}
+"""Name: the function of its shape, and the sizes."""
 
 
 def preset(name: str) -> ModelConfig:
     """The shape called `name`, or an error with the nearest names."""
     check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
-    return PRESETS[name][0]()
-
-
-PRETRAINING = {
-    "GPT2LMHeadModel": "next token",
-    "LlamaForCausalLM": "next token",
-    "BertForMaskedLM": "masked tokens",
-    "T5ForConditionalGeneration": "masked spans",
-    "ViTForImageClassification": "classes of pictures",
-    "WhisperForConditionalGeneration": "transcripts",
-}
-"""What checkpoints of an architecture have been trained on; others on pairs of sentences."""
+    make, *sizes = PRESETS[name]
+    config: ModelConfig = make(*sizes)
+    return config
 
 
 def classify(name: str) -> PresetInfo:
@@ -190,7 +185,7 @@ def classify(name: str) -> PresetInfo:
         name,
         module=f"{heads}, {position} positions, {norm}, {mlp}",
         architecture="-".join(stacks),
-        pretraining=PRETRAINING.get(saved_as or "", "pairs of sentences"),
+        pretraining=FAMILIES[PRESETS[name][0]][1],
         application=f"{reads} to text" if config.target else reads,
         saved_as=saved_as,
         parameters=count_params(config),
@@ -198,5 +193,5 @@ def classify(name: str) -> PresetInfo:
 
 
 def architecture(name: str) -> str | None:
-    """The architecture that a preset is saved as."""
-    return PRESETS[name][1]
+    """The architecture that a preset is saved as; None is regard's own, as of pre-norm pairs."""
+    return None if name == "transformer-pre" else FAMILIES[PRESETS[name][0]][0]

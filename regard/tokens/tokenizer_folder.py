@@ -17,20 +17,10 @@ from regard.tokens.vocabulary_files import byte_level, word_piece
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 
-KEPT = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "source.spm",
-    "target.spm",
-    "vocab.json",
-    "target_vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    *SENTENCEPIECE,
-)
+SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+MARIAN = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
+KEPT: tuple[str, ...] = ("tokenizer.json", *SETTINGS, "chat_template.jinja", *MARIAN)
+KEPT += ("merges.txt", "vocab.txt", *SENTENCEPIECE)
 """The files that make a tokenizer; `Tokenizer.save` writes those that were there."""
 
 

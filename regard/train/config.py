@@ -232,9 +232,8 @@ class ShapeConfig(Config):
                 text = replace(config.front, length=length)
                 config = replace(config, front=text, target=text)
         else:
-            config = (presets.gpt2 if self.family == "gpt2" else presets.bert)(
-                *sizes, vocab, length
-            )
+            make = presets.gpt2 if self.family == "gpt2" else presets.bert
+            config = make(*sizes, vocab, length)
         config = replace(
             config,
             encoder=with_hidden(config.encoder, self.hidden),

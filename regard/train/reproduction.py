@@ -214,9 +214,8 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
 def call_again(function: Callable[..., Any], config: dict[str, Any]) -> Any:
     """Call a public function with the arguments of a receipt; a dataclass is written as fields."""
     hints = hints_of(inspect.unwrap(function))
-    return function(
-        **{
-            name: hints[name].__origin__(**value) if isinstance(value, dict) else value
-            for name, value in config.items()
-        }
-    )
+    named = {
+        name: hints[name].__origin__(**value) if isinstance(value, dict) else value
+        for name, value in config.items()
+    }
+    return function(**named)
