@@ -80,12 +80,9 @@ def choose_device(asked: str | None = None) -> str:
     if asked == "auto":
         return next(name for name in ("cuda", "mps", "cpu") if there[name])
     if not there[asked]:
-        raise ResourceError(
-            f"using --device {asked}",
-            "torch sees no such device",
-            f"one of {', '.join(name for name, found in there.items() if found)}",
-            "run `regard doctor`",
-        )
+        doing = f"using --device {asked}"
+        expected = f"one of {', '.join(name for name, found in there.items() if found)}"
+        raise ResourceError(doing, "torch sees no such device", expected, "run `regard doctor`")
     return asked
 
 

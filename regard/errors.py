@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class RegardError(Exception):
@@ -54,13 +55,8 @@ def check_names(given: Iterable[str], known: Iterable[str], doing: str, expected
             raise UsageError(doing, f"unknown {name}=", expected, fix)
 
 
-OTHER_NAMES = {
-    "rope": "rotary",
-    "t5": "relative",
-    "sin": "sinusoidal",
-    "swish": "silu",
-    "gelu_new": "gelu_tanh",
-}
+OTHER_NAMES = {"rope": "rotary", "t5": "relative", "sin": "sinusoidal"}
+OTHER_NAMES |= {"swish": "silu", "gelu_new": "gelu_tanh"}
 """What others call a thing: no spelling leads from one to the other."""
 
 
@@ -84,6 +80,13 @@ def check_known(name: str, known: Iterable[str], doing: str, found: str = "") ->
     if name not in names:
         listed = f"one of {', '.join(names)}"
         raise UsageError(doing, found or repr(name), listed, did_you_mean(name, names, 1))
+
+
+def check_installed(package: str, extra: str, doing: str) -> None:
+    """Stop where a package is missing that one of regard's extras brings."""
+    if find_spec(package) is None:
+        fix = f"pip install 'regard[{extra}]'"
+        raise RegardError(doing, f"{package} is not installed", f"the extra {extra}", fix)
 
 
 def bad_byte(error: UnicodeDecodeError, before: int = 0) -> str:

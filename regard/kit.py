@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.core.cache import Cache
+from regard.core.similarity import to_tensor
 from regard.data.word_frequencies import WRITTEN_FILE, read_words
 from regard.decode.loop import Driver, search_kit
 from regard.decode.sampling import sample_config
@@ -32,16 +33,8 @@ from regard.look.attention_patterns import head_matrices
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
 from regard.look.results import Attribution, AttributionComparison
-from regard.model.batch import (
-    Batch,
-    check_batch,
-    check_filled,
-    check_ids,
-    pad_rows,
-    to_ids,
-    to_mask,
-    to_signal,
-)
+from regard.model import batch as batches
+from regard.model.batch import Batch, pad_rows
 from regard.model.config import FrontConfig, TextConfig
 from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
@@ -124,12 +117,8 @@ class Kit:
     def text_tokenizer(self) -> Tokenizer:
         """The tokenizer; a model that came without one is refused."""
         if self.tokenizer is None:
-            raise UsageError(
-                "reading text",
-                "this model came without a tokenizer",
-                "token ids",
-                "pass ids, or put a tokenizer.json into the folder",
-            )
+            doing, fix = "reading text", "pass ids, or put a tokenizer.json into the folder"
+            raise UsageError(doing, "this model came without a tokenizer", "token ids", fix)
         return self.tokenizer
 
     @property
@@ -145,7 +134,8 @@ class Kit:
         """Texts, ids, pixels or mel as a checked batch on the model's device."""
         check_names(masks, Masks.__annotations__, "running a model", "a field of a batch")
         pair = self.model.config.target is not None
-        given: dict[str, Any] = {name: to_mask(value, name) for name, value in masks.items()}
+        held = {name: value for name, value in masks.items() if value is not None}
+        given: dict[str, Any] = {n: to_tensor("reading a batch", n, v) for n, v in held.items()}
         data, padding = self.tensor(inputs, self.model.config.front, "source")
         whose = "source_mask" if pair else "mask"
         given[whose] = padding if given.get(whose) is None else given[whose]
@@ -155,7 +145,7 @@ class Kit:
             target, padding = self.tensor(target, self.model.config.target, "target")
             given["mask"] = padding if given.get("mask") is None else given["mask"]
         batch = Batch(data, target, **given)
-        check_batch(batch, self.model.config)
+        batches.check_batch(batch, self.model.config)
         self.warn_long(batch.ids.shape[1])
         return batch.to(self.device)
 
@@ -171,12 +161,11 @@ class Kit:
         front = config.front if config.target is None else config.target
         if isinstance(front, TextConfig) and front.length and front.position != "learned":
             if count > front.length:
-                warnings.warn(
-                    f"[long-input] {count} tokens; this model was trained on at most "
-                    f"{front.length}. It runs, but expect worse predictions past that position.",
-                    RegardWarning,
-                    stacklevel=4,
+                told = (
+                    f"{count} tokens; this model was trained on at most {front.length}. It runs, "
                 )
+                told += "but expect worse predictions past that position."
+                warnings.warn(f"[long-input] {told}", RegardWarning, stacklevel=4)
 
     def tensor(
         self, inputs: Any, front: FrontConfig | None, side: Side
@@ -185,12 +174,12 @@ class Kit:
         if isinstance(inputs, str):
             inputs = [inputs]
         if front is not None and front.kind != "text":
-            return to_signal(inputs, front, self.dtype), None
+            return batches.to_signal(inputs, front, self.dtype), None
         if isinstance(inputs, Sequence) and len(inputs) == 0:
             raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
         if is_text(inputs):
             return self.encode(inputs, side)
-        return to_ids(inputs, side)
+        return batches.to_ids(inputs, side)
 
     def encode(
         self, texts: Any, side: Side = "source", length: int | None = None
@@ -221,19 +210,13 @@ class Kit:
         return self.run_batch(self.batch(inputs, target, **masks), cache, strict)
 
     def run_batch(
-        self,
-        batch: Batch,
-        cache: Cache | StrictCache | None = None,
-        strict: bool | None = None,
+        self, batch: Batch, cache: Cache | StrictCache | None = None, strict: bool | None = None
     ) -> Tensor:
         """Run a batch in strict or ordinary mode."""
         strict = self.strict if strict is None else strict
         if cache is not None and isinstance(cache, StrictCache) != strict:
-            raise UsageError(
-                "running with a cache",
-                f"strict={strict} and a {type(cache).__name__}",
-                "a cache made with the same strict=",
-            )
+            problem = f"strict={strict} and a {type(cache).__name__}"
+            raise UsageError("running with a cache", problem, "a cache made with the same strict=")
         if cache is not None and cache.batch != len(batch.ids):
             fault = f"{len(batch.ids)} rows and a cache of {cache.batch}"
             raise UsageError("running with a cache", fault, "as many rows as the cache has")
@@ -305,8 +288,8 @@ class Kit:
             return torch.cat([self.embed_batch(text) for text in listed])
         asked = read_pooling(self.files)
         ids, mask = self.encode(listed, length=asked.length)
-        check_ids(ids, self.model.config.front, "text")
-        check_filled(Batch(ids, mask=mask), "embedding texts")
+        batches.check_ids(ids, self.model.config.front, "text")
+        batches.check_filled(Batch(ids, mask=mask), "embedding texts")
         ids, mask = ids.to(self.device), None if mask is None else mask.to(self.device)
         encode = self.model.encoder is not None  # the encoder's vectors, else the decoder's
         x = self.model.encode(ids, mask).x if encode else self.model.decode(ids, mask=mask)

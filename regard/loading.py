@@ -24,14 +24,8 @@ from regard.model.presets import PRESETS, architecture, preset
 from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
-from regard.tune.adapter_folder import (
-    Adapters,
-    base_of,
-    is_adapter,
-    open_adapters,
-    put_adapter,
-    reshape,
-)
+from regard.tune import adapter_folder
+from regard.tune.adapter_folder import Adapters, base_of, is_adapter
 from regard.verbs import ModelLike
 from regard.zoo import locate
 
@@ -83,7 +77,7 @@ def load_kit(
     adapter: Adapters = None,
 ) -> Kit:
     """Open a network, as `load` does."""
-    place, adapters, base = open_adapters(path, adapter)
+    place, adapters, base = adapter_folder.open_adapters(path, adapter)
     source = open_source(place)
     where = read_device(device)
     if precision in ("fp32", "bf16"):
@@ -94,7 +88,7 @@ def load_kit(
         model, binding = load_model(source, read_dtype(dtype), where)
         described = source.config
         for folder in adapters.values():
-            model, binding, described = reshape(folder, model, binding, described)
+            model, binding, described = adapter_folder.reshape(folder, model, binding, described)
         if precision == "auto":
             whole = where.type == "cpu" and source.config.get(STORED) == INT8
             precision = INT8 if whole else None
@@ -105,7 +99,7 @@ def load_kit(
     files = read_side_files(source.path) if source.path.is_dir() else {}
     tokenizer = read_tokenizer(source)
     for name, folder in adapters.items():
-        put_adapter(folder, model, binding, os.fsdecode(place), name)
+        adapter_folder.put_adapter(folder, model, binding, os.fsdecode(place), name)
     return Kit(model, tokenizer, binding, described, files, strict, path=Path(path), base=base)
 
 
@@ -156,12 +150,9 @@ def find_source(path: str) -> CheckpointSource | None:
     close = nearest(path, PRESETS)
     if not close:
         return open_source(path)  # which says that it is not there
-    raise UsageError(
-        "opening a model",
-        f"{path!r} is neither a file nor a folder here nor a preset",
-        "a path, or a name that `regard models` shows",
-        f"did you mean {close}?",
-    )
+    fault = f"{path!r} is neither a file nor a folder here nor a preset"
+    expected = "a path, or a name that `regard models` shows"
+    raise UsageError("opening a model", fault, expected, f"did you mean {close}?")
 
 
 def wrong_network(doing: str, kit: Kit, expected: str) -> UsageError:

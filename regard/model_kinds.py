@@ -31,15 +31,8 @@ NETWORK = Kind(
 NGRAMS = Kind(
     "n-grams",
     "regard train ngram, bow or classes, or an ARPA file",
-    (
-        "score",
-        "history sample",
-        "evaluate lm",
-        "evaluate winograd",
-        "history entropy",
-        "history guess",
-    )
-    + ("export arpa",),
+    ("score", "history sample", "evaluate lm", "evaluate winograd")
+    + ("history entropy", "history guess", "export arpa"),
 )
 VECTORS = Kind(
     "vectors of words",
@@ -97,12 +90,9 @@ def check_kind(path: str, *wanted: Kind) -> Kind | None:
     known = find_kind(path)
     if known is None or known.kind in wanted:
         return None if known is None else known.kind
-    raise UsageError(
-        f"opening {path}",
-        f"{known.kind.title}: {known.sign}",
-        ", or ".join(f"{kind.title} ({kind.trained})" for kind in wanted),
-        f"verbs that take {known.kind.title}: {', '.join((*known.kind.verbs, 'info'))}",
-    )
+    expected = ", or ".join(f"{kind.title} ({kind.trained})" for kind in wanted)
+    fix = f"verbs that take {known.kind.title}: {', '.join((*known.kind.verbs, 'info'))}"
+    raise UsageError(f"opening {path}", f"{known.kind.title}: {known.sign}", expected, fix)
 
 
 def open_counted(path: Path, kind: Kind) -> Any:

@@ -177,11 +177,8 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[bool, st
                 return False, f"{key}: {since.get(key)}, was {then.get(key)}"
         return True, f"weights are the same bits: {since.get('weights')}"
     for key in ("loss", "best_valid"):
-        a, b = then.get(key), since.get(key)
-        if a is None and b is None:
-            continue
-        if a is None or b is None or not abs(a - b) <= TOLERANCE * abs(a):
-            return False, f"{key}: {b}, was {a} (at most {TOLERANCE:.0%} apart)"
+        if differs := first_difference(then.get(key), since.get(key), key):
+            return False, f"{differs} (at most {TOLERANCE:.0%} apart)"
     differing = ", ".join(f"{key} {now.get(key)}, was {before.get(key)}" for key in other)
     return True, f"losses agree within {TOLERANCE:.0%}; bits were not compared: {differing}"
 

@@ -13,13 +13,14 @@ import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
-from regard.errors import RegardError, UsageError, did_you_mean
-from regard.result import Call, Result
+from regard.errors import DataError, RegardError, UsageError, did_you_mean
+from regard.result import Call, Failed, Result
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -121,10 +122,21 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
 
 def takes(pattern: Callable[P, R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
     """Give a function the arguments of another one; its own docstring says what they are to it."""
+    return extends(pattern)
 
-    def give(function: Callable[..., R]) -> Callable[P, R]:
-        function.__annotations__ = inspect.unwrap(pattern).__annotations__
-        function.__signature__ = inspect.signature(pattern)  # type: ignore[attr-defined]
+
+def extends(
+    pattern: Callable[..., Any], *without: str
+) -> Callable[[Callable[P, R]], Callable[..., R]]:
+    """Give a function the arguments of another one, but for some, beside or instead of its own."""
+
+    def give(function: Callable[P, R]) -> Callable[..., R]:
+        whole, every = inspect.signature(pattern), inspect.signature(function).parameters
+        own = {n: p for n, p in every.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        taken = {n: p for n, p in whole.parameters.items() if n not in without} | own
+        hints = inspect.unwrap(pattern).__annotations__ | function.__annotations__
+        function.__annotations__ = {n: hints[n] for n in (*taken, "return")}
+        function.__signature__ = whole.replace(parameters=[*taken.values()])  # type: ignore[attr-defined]
         return function
 
     return give
@@ -210,3 +222,46 @@ def group_texts(texts: Iterable[Item], size: int) -> Iterator[list[Item]]:
     take = getattr(rest, "take", None)
     while group := list(islice(rest, size)) if take is None else take(size):
         yield group
+
+
+def answer_texts(
+    texts: Texts,
+    inside: Callable[[], AbstractContextManager[Any]],
+    work: Callable[[list[str], int], Iterable[R]],
+    together: int = 1,
+) -> R | Iterator[R | Failed]:
+    """What `work` makes of texts, so many at a time, and of the number of those done before.
+
+    Of one text the one result, or its error; else an iterator, where a text that cannot be done
+    gives a `Failed` and the others are done without it. All happens inside a context.
+    """
+
+    def answer_group(group: list[str | RegardError], done: int) -> Iterator[R | Failed]:
+        try:
+            for text in group:
+                if isinstance(text, RegardError):
+                    raise text
+            results = list(work([str(text) for text in group], done))
+        except DataError as error:
+            if len(group) == 1:
+                yield Failed(error)
+                return
+            for number, text in enumerate(group, done):
+                yield from answer_group([text], number)
+            return
+        yield from results
+
+    def answer_all() -> Iterator[R | Failed]:
+        done = 0
+        with inside():
+            for group in group_texts(several, together):
+                yield from answer_group(group, done)
+                done += len(group)
+
+    several = one_or_several(texts)
+    if not isinstance(texts, str):
+        return answer_all()
+    (result,) = answer_all()
+    if isinstance(result, Failed):
+        raise result.error
+    return result

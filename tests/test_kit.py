@@ -257,8 +257,7 @@ def test_save_and_load_with_tokenizer_and_family(tokenizer, tmp_path):
 
 
 def test_build_is_seeded(monkeypatch):
-    small = presets.gpt2(16, 1, 2, vocab=20, length=8)
-    monkeypatch.setitem(presets.PRESETS, "gpt2", (lambda: small, "GPT2LMHeadModel"))
+    monkeypatch.setitem(presets.PRESETS, "gpt2", (presets.gpt2, 16, 1, 2, 20, 8))
     one, same, other = (regard.build("gpt2", seed=n) for n in (1, 1, 2))
     assert torch.equal(one.logits([1, 2]), same.logits([1, 2]))
     assert not torch.equal(one.logits([1, 2]), other.logits([1, 2]))

@@ -43,10 +43,13 @@ class FencedExamples(griffe.Extension):
         """Put fences around them, and find the signature."""
         if obj.docstring is not None:
             obj.docstring.value = EXAMPLE.sub(fence_example, obj.docstring.value)
-        for decorator in getattr(obj, "decorators", ()):  # @takes(lm): the signature of lm
-            if named := re.fullmatch(r"takes\((\w+)\)", str(decorator.value)):
-                model = obj.parent[named.group(1)]
-                obj.parameters, obj.returns = model.parameters, model.returns
+        for decorator in getattr(obj, "decorators", ()):  # @extends(lm, "lora"): lm's but lora
+            if named := re.fullmatch(r"(?:takes|extends)\((\w+)(.*)\)", str(decorator.value)):
+                model, gone = obj.parent[named[1]], re.findall(r"\w+", named[2])
+                own = [p for p in obj.parameters if p.kind is griffe.ParameterKind.keyword_only]
+                gone += [p.name for p in own]
+                kept = [p for p in model.parameters if p.name not in gone]
+                obj.parameters, obj.returns = griffe.Parameters(*kept, *own), model.returns
 
 
 def fence_example(found: re.Match[str]) -> str:

@@ -21,17 +21,7 @@ from regard.cli.render import render
 from regard.cli.streams import read_texts, read_whole
 from regard.errors import UsageError
 from regard.files import check_places
-from regard.verbs import (
-    FILES,
-    FLAT,
-    Alias,
-    Flag,
-    Words,
-    check_arguments,
-    hints_of,
-    marks,
-    note_call,
-)
+from regard.verbs import FILES, FLAT, Alias, Flag, Words, check_arguments, marks, note_call
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
 EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
@@ -64,7 +54,7 @@ DASH = "\0"  # stands for the word -, which cyclopts would take for an option; n
 def door(command: Command) -> Callable[..., int]:
     """The function that cyclopts calls for a command: reads texts, sets what is ambient, shows."""
     function = inspect.unwrap(command.load())
-    hints = hints_of(function)
+    hints = typing.get_type_hints(function, include_extras=True)
     signature = inspect.signature(function)
     words = {name: mark for name in hints for mark in marks(hints[name]) if isinstance(mark, Words)}
 

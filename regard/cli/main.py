@@ -10,16 +10,10 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from regard import errors
 from regard.cli.commands import GROUPS, TABLE
 from regard.cli.render import show_error, warnings_as_notes
-from regard.errors import (
-    DataError,
-    RegardError,
-    ResourceError,
-    UsageError,
-    is_out_of_memory,
-    nearest,
-)
+from regard.errors import DataError, RegardError, ResourceError, UsageError
 from regard.files import FULL, cannot_write
 
 INTERRUPTED = 130
@@ -79,7 +73,7 @@ def unknown(words: Sequence[str]) -> UsageError:
     """The error for a command that is not there, with the nearest that is, in whatever group."""
     name = " ".join(words[:2] if words[0] in GROUPS else words[:1])
     ends = [key for key in TABLE if key.split()[-1] == name]
-    close = ends[0] if ends else nearest(name, [*TABLE, *GROUPS], 1)
+    close = ends[0] if ends else errors.nearest(name, [*TABLE, *GROUPS], 1)
     fix = f"did you mean `regard {close}`?" if close else "see `regard --help`"
     return UsageError("reading the command line", f"unknown command {name!r}", fix=fix)
 
@@ -104,7 +98,7 @@ def explain(error: Exception) -> RegardError:
     """Any exception as one of ours."""
     if isinstance(error, RegardError):
         return error
-    if is_out_of_memory(error):
+    if errors.is_out_of_memory(error):
         fix = "`regard plan` says what fits: a smaller batch, a shorter length"
         return ResourceError("running", "not enough memory", fix=fix)
     if isinstance(error, ModuleNotFoundError) and error.name:

@@ -84,12 +84,9 @@ class Cache:
             used = int((self.lengths + added).max())
         if used > self.size:
             row = int((self.lengths + added).argmax())
-            raise UsageError(
-                "appending to the cache",
-                f"{int(self.lengths[row])} tokens held and {int(added[row])} new ones",
-                f"at most {self.size} in all",
-                "make the cache larger",
-            )
+            doing = "appending to the cache"
+            fault = f"{int(self.lengths[row])} tokens held and {int(added[row])} new ones"
+            raise UsageError(doing, fault, f"at most {self.size} in all", "make the cache larger")
         self.used = used
 
     def _place_documents(self, document: Tensor | None) -> Tensor:

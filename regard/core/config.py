@@ -71,18 +71,12 @@ class BlockConfig:
         if self.head_dim is None and self.dim % self.heads:
             low = [n for n in range(1, min(int(self.dim**0.5), 10**6) + 1) if self.dim % n == 0]
             divisors = sorted({*low, *(self.dim // n for n in low)})
-            raise UsageError(
-                "building a block",
-                f"heads = {self.heads} does not divide dim = {self.dim}",
-                f"one of {divisors}",
-                "change heads or dim, or set head_dim",
-            )
+            problem = f"heads = {self.heads} does not divide dim = {self.dim}"
+            fix = "change heads or dim, or set head_dim"
+            raise UsageError("building a block", problem, f"one of {divisors}", fix)
         if self.heads % self.groups:
-            raise UsageError(
-                "building a block",
-                f"kv_heads = {self.groups} does not divide heads = {self.heads}",
-                "a divisor of heads",
-            )
+            problem = f"kv_heads = {self.groups} does not divide heads = {self.heads}"
+            raise UsageError("building a block", problem, "a divisor of heads")
         unknown = set(self.bias) - set(LINEARS)
         if unknown:
             raise UsageError(
@@ -140,8 +134,6 @@ class StackConfig:
     def __post_init__(self) -> None:
         check_names(self, "building a stack")
         if self.position == "rotary" and self.block.width % 2:
-            raise UsageError(
-                "building a stack",
-                f"rotary positions and heads of width {self.block.width}",
-                "an even width, for rotary positions turn pairs",
-            )
+            doing = "building a stack"
+            fault = f"rotary positions and heads of width {self.block.width}"
+            raise UsageError(doing, fault, "an even width, for rotary positions turn pairs")

@@ -45,31 +45,32 @@ Numbers = Tensor | Sequence[Any] | Any
 """A tensor, an array, or lists of numbers."""
 
 
+def to_tensor(doing: str, name: str, value: Numbers) -> Tensor:
+    """What was given as a tensor."""
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        fault, wanted = f"{name} of type {type(value).__name__}", "a tensor, array or lists"
+        raise DataError(doing, fault, f"{wanted} of numbers, of equal length") from None
+
+
 def to_numbers(doing: str, **given: Numbers) -> list[Tensor]:
     """What was given as floating tensors of one dtype."""
-    tensors = []
-    for name, value in given.items():
-        try:
-            tensor = torch.as_tensor(value)
-        except (TypeError, ValueError, RuntimeError):
-            fault, wanted = f"{name} of type {type(value).__name__}", "a tensor, array or lists"
-            raise DataError(doing, fault, f"{wanted} of numbers, of equal length") from None
-        tensors.append(tensor if tensor.is_floating_point() else tensor.float())
+    tensors = [to_tensor(doing, name, value) for name, value in given.items()]
+    tensors = [tensor if tensor.is_floating_point() else tensor.float() for tensor in tensors]
     dtype = reduce(torch.promote_types, (tensor.dtype for tensor in tensors))
     return [tensor.to(dtype) for tensor in tensors]
 
 
 def to_allow(allow: Numbers, scores: Tensor) -> Tensor:
     """A mask as booleans that fit the scores (…, T, S)."""
+    mask = to_tensor("attention", "allow", allow).to(scores.device)
     try:
-        mask = torch.as_tensor(allow, device=scores.device)
         fits = mask.dtype == torch.bool and mask.expand_as(scores) is not None
-        fault = f"allow of shape {tuple(mask.shape)} and {mask.dtype}"
-    except (TypeError, ValueError, RuntimeError):
-        fits, fault = False, f"allow of type {type(allow).__name__}"
-        if isinstance(allow, Tensor):
-            fault = f"allow of shape {tuple(allow.shape)}"
+    except RuntimeError:
+        fits = False
     if not fits:
+        fault = f"allow of shape {tuple(mask.shape)} and {mask.dtype}"
         wanted = f"booleans, True = may attend, of shape {tuple(scores.shape)}"
         raise DataError("attention", fault, wanted, "mask > 0 makes booleans of numbers")
     return mask

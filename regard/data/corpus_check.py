@@ -9,16 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.data import results
 from regard.data.duplicates import SHOWN, hash_text, overlap, pair_overlap, repeated
 from regard.data.pairs import read_pairs
-from regard.data.results import (
-    Disfluencies,
-    FileReport,
-    Finding,
-    MarkedLine,
-    Overlap,
-    band_name,
-)
+from regard.data.results import FileReport, Overlap
 from regard.data.speech import find_marks, read_ctm, show_marks
 from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import find_files, read_lines
@@ -89,9 +83,12 @@ def check_file(
         raise DataError(f"checking {path}", "an empty file", "at least one line")
     if again := repeated(hashes):
         odd["repeated"] = array("q", [places[n] for n in again])
-    findings = {name: Finding(len(lines), list(lines[:SHOWN])) for name, lines in odd.items()}
+    findings = {
+        name: results.Finding(len(lines), list(lines[:SHOWN])) for name, lines in odd.items()
+    }
     bands = {
-        side: {band_name(n): lengths[n] for n in sorted(lengths)} for side, lengths in words.items()
+        side: {results.band_name(n): lengths[n] for n in sorted(lengths)}
+        for side, lengths in words.items()
     }
     named = dict(labels.most_common())
     return FileReport(str(path), kind, count, findings, bands, named, speech.report())
@@ -118,7 +115,7 @@ class SpeechMarks:
     """Fillers and restarts of a file, and the silence before them."""
 
     def __init__(self) -> None:
-        self.marked = list[MarkedLine]()
+        self.marked = list[results.MarkedLine]()
         self.silence = dict[str, list[float]]()  # seconds, and how often
 
     def add(self, unit: Unit) -> Iterator[str]:
@@ -128,16 +125,16 @@ class SpeechMarks:
         for kind in dict.fromkeys(mark.kind for mark in marks):
             yield f"{kind}s"
         if marks and len(self.marked) < SHOWN:
-            self.marked.append(MarkedLine(unit.line, show_marks(words, marks)))
+            self.marked.append(results.MarkedLine(unit.line, show_marks(words, marks)))
         begins = {mark.start: f"{mark.kind}s" for mark in marks}
         for n, seconds in enumerate(unit.silence[1:], 1):  # the first word ends no silence
             total = self.silence.setdefault(begins.get(n, "other words"), [0.0, 0])
             total[0], total[1] = total[0] + seconds, total[1] + 1
 
-    def report(self) -> Disfluencies | None:
+    def report(self) -> results.Disfluencies | None:
         """The first marked lines, and mean silences; None where nothing is marked."""
         means = {name: total / count for name, (total, count) in self.silence.items()}
-        return Disfluencies(self.marked, means or None) if self.marked else None
+        return results.Disfluencies(self.marked, means or None) if self.marked else None
 
 
 def guess_kind(path: Path | str) -> str:

@@ -23,12 +23,10 @@ def read_tsv(path: Path | str) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path), 1):
         source, tab, target = line.partition("\t")
         if not tab or "\t" in target:
-            raise DataError(
-                f"reading sentence pairs from {path}",
-                f"{line.count(chr(9))} TABs in line {number}: {shorten(line)!r}",
-                "source TAB target, exactly one TAB in each line",
-                "give two files instead, or take the extra columns away with `cut`",
-            )
+            doing = f"reading sentence pairs from {path}"
+            fault = f"{line.count(chr(9))} TABs in line {number}: {shorten(line)!r}"
+            fix = "give two files instead, or take the extra columns away with `cut`"
+            raise DataError(doing, fault, "source TAB target, exactly one TAB in each line", fix)
         yield source, target
 
 
@@ -45,13 +43,11 @@ def read_two(source: Path | str, target: Path | str) -> Iterator[Pair]:
         yield left, right
     if counts[0] != counts[1]:
         longer = source if counts[0] > counts[1] else target
-        raise DataError(
-            "reading sentence pairs",
-            f"{counts[0]:,} lines in {source}, {counts[1]:,} in {target}; "
-            f"the first odd one is line {common + 1} of {longer}: {shorten(odd)!r}",
-            "as many lines in one file as in the other",
-            "look for a line break inside a sentence before that line",
-        )
+        fault = f"{counts[0]:,} lines in {source}, {counts[1]:,} in {target}; the first odd one is "
+        fault += f"line {common + 1} of {longer}: {shorten(odd)!r}"
+        expected = "as many lines in one file as in the other"
+        fix = "look for a line break inside a sentence before that line"
+        raise DataError("reading sentence pairs", fault, expected, fix)
 
 
 def shorten(text: str, limit: int = 60) -> str:

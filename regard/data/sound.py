@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, check_installed
 
 RATE = 16000  # samples a second, as Whisper and wav2vec 2.0 expect
 FFT, HOP = 400, 160  # a window of 25 ms every 10 ms
@@ -111,11 +111,9 @@ def read_sound(path: str | Path, raw: tuple[int, str] | None = None) -> tuple[Te
     """
     stdin = str(path) == "-"
     doing = "reading sound from stdin" if stdin else f"reading {path}"
-    try:
-        import soundfile
-    except ImportError as error:
-        fix = "pip install 'regard[audio]'"
-        raise RegardError(doing, "soundfile is not installed", "the audio extra", fix) from error
+    check_installed("soundfile", "audio", doing)
+    import soundfile
+
     if not stdin and not Path(path).is_file():
         raise DataError(doing, "no such file", "a sound file")
     about: dict[str, Any] = {}

@@ -50,11 +50,8 @@ def read_table(
     check_columns(path, need, names)
     for line, cells in rows:
         if len(cells) != len(names):
-            raise DataError(
-                f"reading {path}",
-                f"{len(cells)} cells in line {line}",
-                f"{len(names)}: {', '.join(names)}",
-            )
+            problem = f"{len(cells)} cells in line {line}"
+            raise DataError(f"reading {path}", problem, f"{len(names)}: {', '.join(names)}")
         yield TableRow(line, dict(zip(names, cells, strict=True)))
 
 

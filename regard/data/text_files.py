@@ -124,12 +124,9 @@ def decode(stream: ByteStream, name: str) -> Iterator[str]:
             text, used = codecs.utf_8_decode(data, "strict", not chunk)
         except UnicodeDecodeError as error:
             line += data.count(b"\n", 0, error.start)
-            raise DataError(
-                f"reading {name}",
-                f"line {line}, {bad_byte(error, offset)}",
-                "UTF-8 text",
-                "convert it, as in: iconv -f latin1 -t utf-8 old.txt > new.txt",
-            ) from None
+            fault = f"line {line}, {bad_byte(error, offset)}"
+            fix = "convert it, as in: iconv -f latin1 -t utf-8 old.txt > new.txt"
+            raise DataError(f"reading {name}", fault, "UTF-8 text", fix) from None
         if text:
             yield text.removeprefix("\ufeff") if offset == 0 else text
         offset, line, rest = offset + used, line + data.count(b"\n", 0, used), data[used:]

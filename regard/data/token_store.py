@@ -20,16 +20,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data import text_files
 from regard.data.order import Counts
 from regard.data.pairs import read_pairs
-from regard.data.text_files import (
-    Paths,
-    chunks,
-    cut_at_blanks,
-    find_files,
-    read_lines,
-    read_pieces,
-)
+from regard.data.text_files import Paths, chunks, find_files
 from regard.errors import DataError
 from regard.files import cannot_write, file_hash, read_json, sync
 from regard.tokens.tokenizer import Tokenizer
@@ -165,14 +159,14 @@ def text_store(
     def read() -> Iterator[Documents]:
         for file in sources:
             if split == "file":
-                for texts in chunks(smaller(read_pieces(file))):
+                for texts in chunks(smaller(text_files.read_pieces(file))):
                     yield (
                         [[*chain.from_iterable(tokenizer.encode_batch(texts, special=False))]],
                         True,
                     )
                 yield [tail], False
                 continue
-            for texts in chunks(line for line in read_lines(file) if line.strip()):
+            for texts in chunks(line for line in text_files.read_lines(file) if line.strip()):
                 yield [ids + tail for ids in tokenizer.encode_batch(texts, special=special)], False
 
     settings = {"split": split, "end": end, "special": special}
@@ -261,7 +255,9 @@ def fingerprint(tokenizer: Tokenizer) -> str:
 def smaller(pieces: Iterable[str]) -> Iterator[str]:
     """Pieces cut again at blanks, for the tokenizer to spread over its threads."""
     for piece in pieces:
-        yield from cut_at_blanks(piece[at : at + PIECE] for at in range(0, len(piece), PIECE))
+        yield from text_files.cut_at_blanks(
+            piece[at : at + PIECE] for at in range(0, len(piece), PIECE)
+        )
 
 
 def hold_out(store: Store, share: float | None, by_tokens: bool) -> tuple[Store, Store | None]:
@@ -281,12 +277,8 @@ def hold_out(store: Store, share: float | None, by_tokens: bool) -> tuple[Store,
     held = max(held, 1)
     if held >= count:
         what = "tokens" if by_tokens else "pairs" if store.sides == 2 else "lines"
-        raise DataError(
-            f"holding out the end of {store.path.name}",
-            f"{count} {what}",
-            "at least 2",
-            "give more data, or --valid, or --holdout 0",
-        )
+        doing, fault = f"holding out the end of {store.path.name}", f"{count} {what}"
+        raise DataError(doing, fault, "at least 2", "give more data, or --valid, or --holdout 0")
     parts = copy(store), copy(store)
     for part, start, stop in zip(parts, (0, count - held), (count - held, count), strict=True):
         if by_tokens:

@@ -97,12 +97,10 @@ def guess_names(path: Path | str, sentence: ConllSentence) -> Sequence[str]:
         return SHORT
     if len(columns) == len(PLAIN):
         return PLAIN
-    raise DataError(
-        f"reading {path}",
-        f"{len(columns)} columns in line {sentence.line}",
-        f"CoNLL-U's ten, or {', '.join(SHORT)}, or {', '.join(PLAIN)}",
-        "name the columns in their order (--columns), one of them form",
-    )
+    doing = f"reading {path}"
+    expected = f"CoNLL-U's ten, or {', '.join(SHORT)}, or {', '.join(PLAIN)}"
+    fix = "name the columns in their order (--columns), one of them form"
+    raise DataError(doing, f"{len(columns)} columns in line {sentence.line}", expected, fix)
 
 
 def heads_of(path: Path | str, words: ConllSentence) -> list[int]:

@@ -103,12 +103,10 @@ class Windows:
         self, store: Store, length: int, rows: int, seed: int | None = 0, whole: bool = False
     ) -> None:
         if store.tokens < length + 1:
-            raise DataError(
-                f"cutting {store.path} into windows",
-                f"{store.tokens:,} tokens",
-                f"at least {length + 1:,}: a context of {length:,} and the token after it",
-                "give more text, or a shorter context (--length)",
-            )
+            doing = f"cutting {store.path} into windows"
+            expected = f"at least {length + 1:,}: a context of {length:,} and the token after it"
+            fix = "give more text, or a shorter context (--length)"
+            raise DataError(doing, f"{store.tokens:,} tokens", expected, fix)
         self.store, self.length, self.rows = store, length, rows
         self.seed, self.whole, self.answers = seed, whole, store.tokens - 1
         full, rest = divmod(self.answers, length)

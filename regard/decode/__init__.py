@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
+from regard import verbs
 from regard.ambient import current, note
 from regard.decode.results import (
     ChatReply,
@@ -18,23 +19,10 @@ from regard.decode.results import (
     TokenScores,
     WordSenses,
 )
-from regard.errors import DataError, RegardError, UsageError
+from regard.errors import DataError, UsageError
 from regard.result import Failed
-from regard.verbs import (
-    Count,
-    EditsLike,
-    Files,
-    ModelLike,
-    Natural,
-    Precision,
-    Texts,
-    Words,
-    group_texts,
-    one_or_several,
-    verb,
-)
+from regard.verbs import Count, EditsLike, Files, ModelLike, Natural, Precision, Texts, Words, verb
 
-R = TypeVar("R")
 TOGETHER = 32  # prompts of a stream that run in one batch
 
 
@@ -113,17 +101,7 @@ def generate(
     from regard.decode.sampling import SampleConfig
     from regard.loading import open_kit, wrong_network
 
-    draws: dict[str, Any] = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "min_p": min_p,
-        "typical": typical,
-        "repetition": repetition,
-        "frequency": frequency,
-        "presence": presence,
-    }
-    draws = {name: value for name, value in draws.items() if value is not None}
+    draws = _draws(locals())
     config = SampleConfig(**draws, seed=current().seed)  # which checks the ranges
     if beams is None and search is None and max(top, groups) > 1:
         beams = max(top, groups)
@@ -162,7 +140,7 @@ def generate(
         watch=watch if alone and not ban and not isinstance(how, BeamConfig) else None,
     )
     together = 1 if alone else TOGETHER
-    return _answer(texts, partial(kit.edit, edit), writer.write, together)
+    return verbs.answer_texts(texts, partial(kit.edit, edit), writer.write, together)
 
 
 @verb
@@ -219,10 +197,7 @@ def chat(
     kit = open_kit(model, precision)
     if kit.model.decoder is None or kit.model.encoder is not None:
         raise wrong_network("talking", kit, "a decoder with a chat template")
-    draws = dict(
-        temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, repetition=repetition
-    )
-    how: dict[str, Any] = {name: value for name, value in draws.items() if value is not None}
+    how = _draws(locals())
     how |= dict(system=system, max_new=max_new, probs=probs, edit=edit, watch=watch)
     if isinstance(messages, str):
         return Chat(kit, **how).say(messages)
@@ -231,56 +206,17 @@ def chat(
     return converse(Chat(kit, **how), messages)
 
 
-def _answer(
-    texts: Texts,
-    inside: Callable[[], AbstractContextManager[Any]],
-    work: Callable[[list[str], int], Iterable[R]],
-    together: int = 1,
-) -> R | Iterator[R | Failed]:
-    """What `work` makes of texts, so many at a time, and of the number of those done before.
+def _draws(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a verb's arguments that say how to draw, as far as they were given."""
+    from regard.decode.sampling import SampleConfig
 
-    Of one text the one result, or its error; else an iterator, where a text that cannot be done
-    gives a `Failed` and the others are done without it. All happens inside a context.
-    """
-
-    def answer_group(group: list[str | RegardError], done: int) -> Iterator[R | Failed]:
-        try:
-            for text in group:
-                if isinstance(text, RegardError):
-                    raise text
-            results = list(work([str(text) for text in group], done))
-        except DataError as error:
-            if len(group) == 1:
-                yield Failed(error)
-                return
-            for number, text in enumerate(group, done):
-                yield from answer_group([text], number)
-            return
-        yield from results
-
-    def answer_all() -> Iterator[R | Failed]:
-        done = 0
-        with inside():
-            for group in group_texts(several, together):
-                yield from answer_group(group, done)
-                done += len(group)
-
-    several = one_or_several(texts)
-    if not isinstance(texts, str):
-        return answer_all()
-    (result,) = answer_all()
-    if isinstance(result, Failed):
-        raise result.error
-    return result
+    known = SampleConfig.__dataclass_fields__
+    return {name: value for name, value in arguments.items() if name in known and value is not None}
 
 
 @verb
 def score(
-    model: ModelLike,
-    texts: Texts,
-    *,
-    precision: Precision = "auto",
-    edit: EditsLike = (),
+    model: ModelLike, texts: Texts, *, precision: Precision = "auto", edit: EditsLike = ()
 ) -> TokenScores | Iterator[TokenScores | Failed]:
     """The log-probability of each token of texts.
 
@@ -320,7 +256,9 @@ def score(
         labels = token_labels(kit.text_tokenizer, scores.tokens, "target")
         return [replace(scores, pieces=labels)]
 
-    return _answer(texts, nullcontext if kit is None else partial(kit.edit, edit), score_one)
+    return verbs.answer_texts(
+        texts, nullcontext if kit is None else partial(kit.edit, edit), score_one
+    )
 
 
 @verb
@@ -357,7 +295,9 @@ def fill(
         raise wrong_network("filling a gap", kit, "a masked language model such as BERT")
 
     edited = partial(kit.edit, edit)
-    return _answer(texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)])
+    return verbs.answer_texts(
+        texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)]
+    )
 
 
 @verb
@@ -413,4 +353,4 @@ def embed(
             raise DataError(error.doing, wrong, error.expected, error.fix) from None
         return (Embedding(number, vector) for number, vector in enumerate(vectors, done + 1))
 
-    return _answer(texts, partial(kit.edit, edit), embed_group, TOGETHER)
+    return verbs.answer_texts(texts, partial(kit.edit, edit), embed_group, TOGETHER)

@@ -280,21 +280,12 @@ def candidates(
             more = torch.full_like(value[:, None, :size], config.diversity)
             cost = cost.scatter_add(2, word[:, None, :size], more)
     value, parent, token = (torch.cat(part, 1) for part in zip(*chosen, strict=True))
-    return pad_candidates(value, parent, token, config, ends)
-
-
-def pad_candidates(
-    value: Tensor, parent: Tensor, token: Tensor, config: BeamConfig, ends: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Fill up with impossible continuations, so that each group has as many as it can keep."""
-    size = config.width // config.groups
-    wanted, have = (1 + ends) * size, value.shape[1] // config.groups
-    missing = wanted - have
+    missing = (1 + ends) * size - value.shape[1] // config.groups
     if not missing:
         return value, parent, token
 
-    def fill(x: Tensor, with_: float) -> Tensor:
-        grouped = x.view(len(x), config.groups, have)
+    def fill(x: Tensor, with_: float) -> Tensor:  # up to as many as a group can keep
+        grouped = x.unflatten(1, (config.groups, -1))
         return torch.nn.functional.pad(grouped, (0, missing), value=with_).flatten(1)
 
     return fill(value, -torch.inf), fill(parent, 0), fill(token, 0)

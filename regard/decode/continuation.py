@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,17 +11,11 @@ import torch
 from torch import Tensor
 
 from regard.ambient import note
+from regard.data.statistics import check_finite
+from regard.decode import constraints
 from regard.decode.alternatives import extend
 from regard.decode.beam import BeamConfig
-from regard.decode.constraints import (
-    StopText,
-    at_least,
-    ban_phrases,
-    end_after,
-    find_words,
-    no_repeat,
-    spell_word,
-)
+from regard.decode.constraints import StopText
 from regard.decode.exhaustive import exhaustive
 from regard.decode.loop import search_kit
 from regard.decode.prompt import prompt_ids
@@ -69,13 +62,13 @@ class Writer:
             how = replace(how, first=first)
         stop = StopText(kit.decode_text, self.stop) if self.stop else None
         stream = None if self.watch is None else TextStream(kit, batch, stop, self.watch)
-        banned |= {phrase for word in self.ban for phrase in spell_word(kit, word)}
-        rules: list[Process] = [ban_phrases(sorted(banned))] if banned else []
-        rules += [no_repeat(self.no_repeat)] if self.no_repeat else []
-        rules += [at_least(self.min_new, kit.stops)] if self.min_new else []
+        banned |= {phrase for word in self.ban for phrase in constraints.spell_word(kit, word)}
+        rules: list[Process] = [constraints.ban_phrases(sorted(banned))] if banned else []
+        rules += [constraints.no_repeat(self.no_repeat)] if self.no_repeat else []
+        rules += [constraints.at_least(self.min_new, kit.stops)] if self.min_new else []
         # Which `Ends` cannot do in the middle of a beam.
         forced = isinstance(how, BeamConfig) and bool(kit.stops)
-        rules += [end_after(stop, kit.stops)] if forced and stop is not None else []
+        rules += [constraints.end_after(stop, kit.stops)] if forced and stop is not None else []
         if self.exhaustive:
             assert isinstance(how, BeamConfig)
             answers = [search_all(kit, batch, limits[0], how)]
@@ -88,15 +81,15 @@ class Writer:
         seconds = (time.perf_counter() - begun) / len(prompts)
         generations = []
         for row, hypotheses in enumerate(answers):
-            again = {run for h in hypotheses for run in find_words(kit, h.tokens, self.ban)}
+            again = {
+                run for h in hypotheses for run in constraints.find_words(kit, h.tokens, self.ban)
+            }
             if again - banned:  # another cut of a banned word; alone, so that no neighbour matters
                 generations += self.write([prompts[row]], first + row, banned | again)
                 continue
             listed = list[Continuation]()
             for h in hypotheses:
-                if math.isnan(h.logprob):
-                    wrong = "scores of the model that are NaN"
-                    raise RegardError(DOING, wrong, "numbers", "check its weights")
+                check_finite(DOING, [h.logprob])
                 if forced and stop is not None and stop(h.tokens[:-1]):
                     h = replace(h, tokens=h.tokens[:-1])  # the end that the rule put there
                 text = continue_text(kit, batch, row, h.tokens)

@@ -170,14 +170,12 @@ def search_kit(
     *,
     strict: bool | None = None,
     shortlist: bool = False,
-    memory: Memory | None = None,
-    block: int | None = None,
-    cache: Cache | None = None,
+    **more: Any,
 ) -> list[list[Hypothesis]]:
     """`run_search` as a Kit wants it: its end tokens, its mode, its hooks told of each position.
 
-    `shortlist` uses the folder's list of words, if there is one; `memory` is what the encoder made
-    of the sources, where they were read before; `block` and `cache` are as `run_search` says.
+    `shortlist` uses the folder's list of words, if there is one; `memory`, `block` and `cache` are
+    as `run_search` says.
     """
     if kit.model.decoder is None:
         raise UsageError("generating", "a model without decoder", "one that writes text")
@@ -200,9 +198,7 @@ def search_kit(
         driver=kit.driver,
         follower=follower,
         shortlist=kit.shortlist if shortlist and plain else None,
-        memory=memory,
-        block=block,
-        cache=cache,
+        **more,
     )
     if follower is not None:
         follower.finish([row[0].tokens if row else [] for row in answers])

@@ -30,14 +30,8 @@ from regard.model.config import find_unusual
 from regard.model.fronts import TextFront
 from regard.model.model import Head, Model
 from regard.model.precision import PackedLinear, PackedProduct
-from regard.native.inference import (
-    LANES,
-    MapLayout,
-    NativeMap,
-    NormLayout,
-    library,
-    normalise,
-)
+from regard.native import inference
+from regard.native.inference import MapLayout, NativeMap, NormLayout, library
 
 POINTER, WHOLE, FLOAT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 NETWORKS: WeakKeyDictionary[Model, NativeNetwork] = WeakKeyDictionary()
@@ -217,16 +211,11 @@ class NativeNetwork:
         for n, k in zip(*length.nonzero(), strict=True):
             at = n, k, slice(length[n, k])
             each = logprobs[at].tolist()
-            hypothesis = Hypothesis(
-                tokens[at].tolist(),
-                float(logprob[n, k]),
-                float(score[n, k]),
-                bool(finished[n, k]),
-                each if how is None else differences(each),
-                torch.from_numpy(memory[bounds[n] : bounds[n + 1]]),
-                seen[0][*at, : lengths[n]].copy() if seen else None,
-            )
-            rows[n].append(hypothesis)
+            each = each if how is None else differences(each)
+            figures = float(logprob[n, k]), float(score[n, k]), bool(finished[n, k]), each
+            source = torch.from_numpy(memory[bounds[n] : bounds[n + 1]])
+            looks = seen[0][*at, : lengths[n]].copy() if seen else None
+            rows[n].append(Hypothesis(tokens[at].tolist(), *figures, source, looks))
         return rows
 
 
@@ -244,14 +233,14 @@ def has_plain_shape(model: Model, parts: Sequence[nn.Module]) -> bool:
     stacks = [stack.config for stack in (model.encoder, model.decoder)]
     alike = {(s.block.dim, s.block.heads, s.block.hidden, s.block.scale) for s in stacks}
     plain = all(s.block.norm_at == "pre" and s.block.act == "relu" for s in stacks)
-    even = not any(n % LANES for s in stacks for n in (s.block.width, s.block.hidden))
+    even = not any(n % inference.LANES for s in stacks for n in (s.block.width, s.block.hidden))
     return plain and even and len(alike) == 1 and stacks[1].depth <= DEPTH
 
 
 def is_native(part: nn.Module) -> bool:
     """Whether a part of a model computes with kernels of our own."""
     if isinstance(part, LayerNorm):
-        return part.kernel is normalise
+        return part.kernel is inference.normalise
     if isinstance(part, Attention) and not part.cross:
         return isinstance(part.joint, PackedProduct)
     return True

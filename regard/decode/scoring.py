@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from regard.ambient import track
+from regard.data.statistics import check_finite
 from regard.decode.prompt import encode_gaps
 from regard.decode.results import FilledGaps, GapWord, TokenScores
-from regard.errors import DataError, RegardError, UsageError
+from regard.errors import DataError, UsageError
 from regard.history.ngram_model import NgramModel
 from regard.model.batch import Batch, check_batch, check_ids, like_lengths, pad_rows
 from regard.model.model import Model
@@ -213,9 +214,7 @@ def describe_scores(
     tokenizer: Tokenizer, text: str, ids: list[int], logprobs: Sequence[float | None]
 ) -> TokenScores:
     """Tokens and their log-probabilities as a result."""
-    if any(value is not None and math.isnan(value) for value in logprobs):
-        wrong = "scores of the model that are NaN"
-        raise RegardError("scoring", wrong, "numbers", "check its weights")
+    check_finite("scoring", (value for value in logprobs if value is not None))
     return TokenScores(ids, tokenizer.pieces(ids), list(logprobs), text)
 
 
@@ -228,10 +227,7 @@ def fill_gaps(kit: Kit, text: str, mask: int, top: int) -> FilledGaps:
     for place in (n for n, id in enumerate(ids) if id == mask):
         likely = scores[place].float().softmax(-1)[: tokenizer.size]
         best = likely.topk(min(top, len(likely)))
-        gaps.append(
-            [
-                GapWord(tokenizer.decode([id]).strip() or tokenizer.pieces([id])[0], id, p)
-                for id, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            ]
-        )
+        likeliest = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        texts = [(tokenizer.decode([id]).strip(), id, p) for id, p in likeliest]
+        gaps.append([GapWord(text or tokenizer.pieces([id])[0], id, p) for text, id, p in texts])
     return FilledGaps(text, gaps)

@@ -81,12 +81,8 @@ class Shortlist:
         place = np.searchsorted(self.always, wanted)
         lost = wanted[self.always[np.minimum(place, len(self.always) - 1)] != wanted]
         if len(lost):
-            raise UsageError(
-                "decoding with a shortlist",
-                f"ids {lost.tolist()}, which end a text, are not always allowed",
-                "them in `always`",
-                AGAIN,
-            )
+            fault = f"ids {lost.tolist()}, which end a text, are not always allowed"
+            raise UsageError("decoding with a shortlist", fault, "them in `always`", AGAIN)
         return [int(n) for n in place]
 
     # Disk ---------------------------------------------------------------------------------------

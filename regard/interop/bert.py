@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from regard.interop.table import (
-    BODY,
-    DUPLICATE,
-    Fields,
-    Key,
-    ManyKeys,
-    Table,
-    TensorRow,
-    Variant,
-    act,
-    classifier,
-    language_model,
-)
+from regard.interop import table
+from regard.interop.table import DUPLICATE, Fields, Key, ManyKeys, Table, TensorRow, Variant
 
 ENCODER_SIZES: Fields = {
     "{front,encoder.block}.dim": Key("hidden_size"),
     "encoder.depth": Key("num_hidden_layers"),
     "encoder.block.heads": Key("num_attention_heads"),
     "encoder.block.hidden": Key("intermediate_size"),
-    "encoder.block.act": act("hidden_act", "gelu"),
+    "encoder.block.act": table.act("hidden_act", "gelu"),
 }
 """Of BERT and ViT."""
-VOCAB, MASKED = BODY.config, language_model("", tied=True).config
+VOCAB, MASKED = table.BODY.config, table.language_model("", tied=True).config
 CLASSES = TensorRow("head.out", "classifier")
-POOLED = {"head.take": "first", "head.transform": "tanh"}
+WORDS = (
+    TensorRow("front.{tokens,positions}", "embeddings.{word,position}_embeddings"),
+    TensorRow("front.norm", "embeddings.LayerNorm"),
+)
+POOLED: dict[str, Any] = {"take": "first", "transform": "tanh", "bias": True}
+"""Heads that read the first token through a layer of their own."""
+
+
+def layers(theirs: str, *parts: tuple[str, str]) -> tuple[TensorRow, ...]:
+    """Rows of each block of an encoder, from our names of its parts and theirs."""
+    return tuple(TensorRow(f"encoder.blocks.{{i}}.{o}", f"{theirs}.{{i}}.{t}") for o, t in parts)
 
 
 def output(head: str) -> tuple[TensorRow, ...]:
@@ -45,31 +45,27 @@ BERT = Table(
     family="bert",
     variants={
         "BertModel": Variant(
-            rows=(TensorRow("head.dense", "pooler.dense"),), config=VOCAB, fixed=POOLED
+            rows=(TensorRow("head.dense", "pooler.dense"),),
+            config=VOCAB,
+            fixed={"head.take": "first", "head.transform": "tanh"},
         ),
         "BertForMaskedLM": Variant(
             prefix="bert.",
             rows=(
-                TensorRow("head.dense", "cls.predictions.transform.dense"),
-                TensorRow("head.norm", "cls.predictions.transform.LayerNorm"),
+                TensorRow("head.{dense,norm}", "cls.predictions.transform.{dense,LayerNorm}"),
                 *output("cls.predictions"),
             ),
             config=MASKED
             | {
-                "head.transform": act("hidden_act", "gelu"),
+                "head.transform": table.act("hidden_act", "gelu"),
                 "head.eps": Key("layer_norm_eps", 1e-12),
             },
             fixed={"{head.norm,head.bias}": True},
         ),
-        "BertForSequenceClassification": classifier(
-            "bert.",
-            TensorRow("head.dense", "bert.pooler.dense"),
-            CLASSES,
-            bias=True,
-            take="first",
-            transform="tanh",
+        "BertForSequenceClassification": table.classifier(
+            "bert.", TensorRow("head.dense", "bert.pooler.dense"), CLASSES, **POOLED
         ),
-        "BertForTokenClassification": classifier("bert.", CLASSES, bias=True),
+        "BertForTokenClassification": table.classifier("bert.", CLASSES, bias=True),
     },
     config=ENCODER_SIZES
     | {
@@ -85,18 +81,15 @@ BERT = Table(
         "front.kind": "text",
     },
     rows=(
-        TensorRow("front.tokens", "embeddings.word_embeddings"),
-        TensorRow("front.positions", "embeddings.position_embeddings"),
+        *WORDS,
         TensorRow("front.segments", "embeddings.token_type_embeddings"),
-        TensorRow("front.norm", "embeddings.LayerNorm"),
-        TensorRow(
-            "encoder.blocks.{i}.attn.{q,k,v}", "encoder.layer.{i}.attention.self.{query,key,value}"
+        *layers(
+            "encoder.layer",
+            ("attn.{q,k,v}", "attention.self.{query,key,value}"),
+            ("attn.{o,norm}", "attention.output.{dense,LayerNorm}"),
+            ("mlp.up", "intermediate.dense"),
+            ("mlp.{down,norm}", "output.{dense,LayerNorm}"),
         ),
-        TensorRow("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
-        TensorRow("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.attention.output.LayerNorm"),
-        TensorRow("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
-        TensorRow("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
-        TensorRow("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.output.LayerNorm"),
     ),
     require={"is_decoder": False, "position_embedding_type": "absolute"},
     ignore=("*embeddings.position_ids", "cls.predictions.decoder.bias", "cls.seq_relationship.*"),
@@ -109,23 +102,14 @@ ROBERTA = replace(
         "RobertaModel": BERT.variants["BertModel"],
         "RobertaForMaskedLM": Variant(
             prefix="roberta.",
-            rows=(
-                TensorRow("head.dense", "lm_head.dense"),
-                TensorRow("head.norm", "lm_head.layer_norm"),
-                *output("lm_head"),
-            ),
+            rows=(TensorRow("head.{dense,norm}", "lm_head.{dense,layer_norm}"), *output("lm_head")),
             config=MASKED | {"head.eps": Key("layer_norm_eps", 1e-12)},
             fixed={"{head.norm,head.bias}": True, "head.transform": "gelu"},
         ),
-        "RobertaForSequenceClassification": classifier(
-            "roberta.",
-            TensorRow("head.dense", "classifier.dense"),
-            TensorRow("head.out", "classifier.out_proj"),
-            bias=True,
-            take="first",
-            transform="tanh",
+        "RobertaForSequenceClassification": table.classifier(
+            "roberta.", TensorRow("head.{dense,out}", "classifier.{dense,out_proj}"), **POOLED
         ),
-        "RobertaForTokenClassification": classifier("roberta.", CLASSES, bias=True),
+        "RobertaForTokenClassification": table.classifier("roberta.", CLASSES, bias=True),
     },
     config=BERT.config
     | {  # Positions start after the padding id, so that many rows of the table are never used.
@@ -139,46 +123,38 @@ ROBERTA = replace(
 DISTILBERT = Table(
     family="distilbert",
     variants={
-        "DistilBertModel": BODY,
+        "DistilBertModel": table.BODY,
         "DistilBertForMaskedLM": Variant(
             prefix="distilbert.",
-            rows=(
-                TensorRow("head.dense", "vocab_transform"),
-                TensorRow("head.norm", "vocab_layer_norm"),
-                TensorRow("head.out", "vocab_projector"),
-            ),
-            config=MASKED | {"head.transform": act("activation", "gelu")},
+            rows=(TensorRow("head.{dense,norm,out}", "vocab_{transform,layer_norm,projector}"),),
+            config=MASKED | {"head.transform": table.act("activation", "gelu")},
             fixed={"{head.norm,head.bias}": True, "head.eps": 1e-12},
         ),
-        "DistilBertForSequenceClassification": classifier(
+        "DistilBertForSequenceClassification": table.classifier(
             "distilbert.",
             TensorRow("head.dense", "pre_classifier"),
             CLASSES,
-            bias=True,
-            take="first",
-            transform="relu",
+            **POOLED | {"transform": "relu"},
         ),
-        "DistilBertForTokenClassification": classifier("distilbert.", CLASSES, bias=True),
+        "DistilBertForTokenClassification": table.classifier("distilbert.", CLASSES, bias=True),
     },
     config={
         "{front,encoder.block}.dim": Key("dim"),
         "encoder.depth": Key("n_layers"),
         "encoder.block.heads": Key("n_heads"),
         "encoder.block.hidden": Key("hidden_dim"),
-        "encoder.block.act": act("activation", "gelu"),
+        "encoder.block.act": table.act("activation", "gelu"),
         "front.length": Key("max_position_embeddings", 512),
     },
     fixed=BERT.fixed | {"{encoder.block,front}.eps": 1e-12},
     rows=(
-        TensorRow("front.tokens", "embeddings.word_embeddings"),
-        TensorRow("front.positions", "embeddings.position_embeddings"),
-        TensorRow("front.norm", "embeddings.LayerNorm"),
-        TensorRow(
-            "encoder.blocks.{i}.attn.{q,k,v,o}", "transformer.layer.{i}.attention.{q,k,v,out}_lin"
+        *WORDS,
+        *layers(
+            "transformer.layer",
+            ("attn.{q,k,v,o}", "attention.{q,k,v,out}_lin"),
+            ("{attn,mlp}.norm", "{sa,output}_layer_norm"),
+            ("mlp.{up,down}", "ffn.{lin1,lin2}"),
         ),
-        TensorRow("encoder.blocks.{i}.attn.norm", "transformer.layer.{i}.sa_layer_norm"),
-        TensorRow("encoder.blocks.{i}.mlp.{up,down}", "transformer.layer.{i}.ffn.{lin1,lin2}"),
-        TensorRow("encoder.blocks.{i}.mlp.norm", "transformer.layer.{i}.output_layer_norm"),
     ),
     ignore=("*embeddings.position_ids",),
 )

@@ -65,19 +65,9 @@ def describe_front(front: FrontConfig) -> InputInfo:
 def describe_stack(stack: StackConfig) -> StackInfo:
     """Sizes of a stack."""
     block = stack.block
-    return StackInfo(
-        dim=block.dim,
-        depth=stack.depth,
-        heads=block.heads,
-        kv_heads=block.groups,
-        head_dim=block.width,
-        hidden=block.hidden,
-        positions=stack.position,
-        norm=f"{block.norm}, {block.norm_at}",
-        activation=block.act + (", gated" if block.gated else ""),
-        causal=block.causal,
-        window=block.window,
-    )
+    sizes = block.dim, stack.depth, block.heads, block.groups, block.width, block.hidden
+    norm, act = f"{block.norm}, {block.norm_at}", block.act + (", gated" if block.gated else "")
+    return StackInfo(*sizes, stack.position, norm, act, block.causal, block.window)
 
 
 def describe_tokenizer(source: CheckpointSource) -> TokenizerSummary | str | None:

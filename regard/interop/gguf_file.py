@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, check_installed
 from regard.files import BROKEN
 
 MAGIC = b"GGUF"
@@ -43,12 +43,8 @@ ROPE_FACTORS = "rope_freqs.weight"
 
 def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The metadata of a file and its tensors by name, mapped; each lies inside the file."""
-    try:
-        from gguf import GGUFReader
-    except ImportError as error:
-        fault = f"the package gguf cannot be imported: {error}"
-        fix = "pip install 'regard[gguf]'"
-        raise RegardError(f"opening {path}", fault, "the extra gguf", fix) from None
+    check_installed("gguf", "gguf", f"opening {path}")
+    from gguf import GGUFReader
 
     class Reader(GGUFReader):
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:

@@ -1,26 +1,17 @@
 """GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
 
-from regard.interop.table import (
-    BODY,
-    SPLIT,
-    TRANSPOSE,
-    Key,
-    Table,
-    TensorRow,
-    act,
-    classifier,
-    language_model,
-)
+from regard.interop import table
+from regard.interop.table import SPLIT, TRANSPOSE, Key, Table, TensorRow
 
 GPT2 = Table(
     family="gpt2",
     variants={
-        "GPT2LMHeadModel": language_model("transformer.", tied=True),
-        "GPT2Model": BODY,
-        "GPT2ForSequenceClassification": classifier(
+        "GPT2LMHeadModel": table.language_model("transformer.", tied=True),
+        "GPT2Model": table.BODY,
+        "GPT2ForSequenceClassification": table.classifier(
             "transformer.", TensorRow("head.out", "score"), take="last"
         ),
-        "GPT2ForTokenClassification": classifier(
+        "GPT2ForTokenClassification": table.classifier(
             "transformer.", TensorRow("head.out", "classifier"), bias=True
         ),
     },
@@ -30,19 +21,16 @@ GPT2 = Table(
         "decoder.block.heads": Key("n_head"),
         "decoder.block.hidden": Key("n_inner", lambda config: 4 * config["n_embd"]),
         "front.length": Key("n_positions"),
-        "decoder.block.act": act("activation_function", "gelu_new"),
+        "decoder.block.act": table.act("activation_function", "gelu_new"),
         "decoder.block.eps": Key("layer_norm_epsilon", 1e-5),
     },
     fixed={"decoder.block.causal": True, "front.position": "learned", "front.kind": "text"},
     rows=(
-        TensorRow("front.tokens", "wte"),
-        TensorRow("front.positions", "wpe"),
-        TensorRow("decoder.blocks.{i}.attn.norm", "h.{i}.ln_1"),
+        TensorRow("front.{tokens,positions}", "{wte,wpe}"),
+        TensorRow("decoder.blocks.{i}.{attn,mlp}.norm", "h.{i}.{ln_1,ln_2}"),
         TensorRow("decoder.blocks.{i}.attn.{q,k,v}", "h.{i}.attn.c_attn", TRANSPOSE, SPLIT),
         TensorRow("decoder.blocks.{i}.attn.o", "h.{i}.attn.c_proj", TRANSPOSE),
-        TensorRow("decoder.blocks.{i}.mlp.norm", "h.{i}.ln_2"),
-        TensorRow("decoder.blocks.{i}.mlp.up", "h.{i}.mlp.c_fc", TRANSPOSE),
-        TensorRow("decoder.blocks.{i}.mlp.down", "h.{i}.mlp.c_proj", TRANSPOSE),
+        TensorRow("decoder.blocks.{i}.mlp.{up,down}", "h.{i}.mlp.{c_fc,c_proj}", TRANSPOSE),
         TensorRow("decoder.norm", "ln_f"),
     ),
     require={

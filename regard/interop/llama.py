@@ -6,17 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from regard.errors import DataError
-from regard.interop.table import (
-    BODY,
-    Key,
-    ManyKeys,
-    Table,
-    TensorRow,
-    Variant,
-    act,
-    classifier,
-    language_model,
-)
+from regard.interop import table
+from regard.interop.table import Key, ManyKeys, Table, TensorRow, Variant
 
 
 def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
@@ -63,10 +54,10 @@ def variants(name: str) -> dict[str, Variant]:
     """The architectures of a family."""
     score = TensorRow("head.out", "score")
     return {
-        f"{name}ForCausalLM": language_model("model.", tied=False),
-        f"{name}Model": BODY,
-        f"{name}ForSequenceClassification": classifier("model.", score, take="last"),
-        f"{name}ForTokenClassification": classifier("model.", score, bias=True),
+        f"{name}ForCausalLM": table.language_model("model.", tied=False),
+        f"{name}Model": table.BODY,
+        f"{name}ForSequenceClassification": table.classifier("model.", score, take="last"),
+        f"{name}ForTokenClassification": table.classifier("model.", score, bias=True),
     }
 
 
@@ -84,7 +75,7 @@ LLAMA = Table(
         ),
         "decoder.block.hidden": Key("intermediate_size"),
         "front.length": Key("max_position_embeddings", 2048),
-        "decoder.block.act": act("hidden_act", "silu"),
+        "decoder.block.act": table.act("hidden_act", "silu"),
         "decoder.block.eps": Key("rms_norm_eps", 1e-6),
         "decoder.rotary_base": ManyKeys(
             lambda config: float(rope(config)["rope_theta"]), lambda theta: {"rope_theta": theta}

@@ -70,20 +70,10 @@ def measure_parity(kit: Kit, path: Path) -> Parity | str:
         difference = max(difference, (ours - others).abs().max().item())
         largest = max(largest, others.abs().max().item())
     relative = difference / max(largest, 1e-30)
-    parity = Parity(
-        kit.binding.architecture,
-        relative <= BAR,
-        difference,
-        relative,
-        largest,
-        BAR,
-        len(compared),
-        seed,
-        "float32",
-        str(model.device),
-        {"regard": __version__, **{n: version(n) for n in ("torch", "transformers")}},
-        datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    figures = relative <= BAR, difference, relative, largest, BAR, len(compared), seed
+    versions = {"regard": __version__, **{n: version(n) for n in ("torch", "transformers")}}
+    place = "float32", str(model.device), versions, datetime.now(UTC).isoformat(timespec="seconds")
+    parity = Parity(kit.binding.architecture, *figures, *place)
     write_whole(parity_file(path), (json.dumps(asdict(parity), indent=2) + "\n").encode())
     return parity
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Protocol
-
-from torch import Tensor
 
 from regard.errors import DataError, nearest
 from regard.interop.folder import CONFIG, INDEX, SINGLE, FolderSource
@@ -22,21 +19,14 @@ PICKLE_SUFFIXES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 FORMATS = "a folder with config.json and model.safetensors, or a .gguf file"
 
 
-class CheckpointSource(Protocol):
-    """A checkpoint on disk: its config and shapes are known at once, its tensors when asked for.
+CheckpointSource = FolderSource | GGUFSource
+"""A checkpoint on disk: its config and shapes are known at once, its tensors when asked for.
 
-    `tensor` reads one tensor now, mapped where the format allows it: copy it before changing it.
-    Dequantised tensors are new memory, so a caller that fills the largest first stays near 1x.
-    """
-
-    path: Path
-    config: dict[str, Any]  # the keys of a Hugging Face config.json
-    shapes: dict[str, tuple[int, ...]]  # Hugging Face tensor name -> shape
-    files: dict[str, Path]  # the file that each tensor lies in
-    metadata: dict[str, Any]  # the key-value pairs of a GGUF file (its tokenizer); else empty
-
-    def tensor(self, name: str) -> Tensor:
-        """Read one tensor."""
+`path`, `config` (the keys of a Hugging Face config.json), `shapes` by Hugging Face's names of
+tensors, `files` that each lies in, and `metadata`, the key-value pairs of a GGUF file. `tensor`
+reads one tensor now, mapped where the format allows it: copy it before changing it. Dequantised
+tensors are new memory, so a caller that fills the largest first stays near 1x.
+"""
 
 
 def open_source(path: str | os.PathLike[str]) -> CheckpointSource:
@@ -104,13 +94,10 @@ def _refusal(path: Path, found: str, fix: str = "") -> DataError:
 
 
 def _pickle_refusal(path: Path) -> DataError:
-    return DataError(
-        f"opening {path}",
-        "refused: this is a pickle, and opening a pickle can run code hidden in it",
-        FORMATS,
-        "convert it to safetensors where it came from (save_pretrained does so); "
-        "for an OpenAI Whisper file: python tools/whisper_pt.py FILE.pt FOLDER",
-    )
+    fault = "refused: this is a pickle, and opening a pickle can run code hidden in it"
+    fix = "convert it to safetensors where it came from (save_pretrained does so); "
+    fix += "for an OpenAI Whisper file: python tools/whisper_pt.py FILE.pt FOLDER"
+    return DataError(f"opening {path}", fault, FORMATS, fix)
 
 
 def read_tokenizer(source: CheckpointSource) -> Tokenizer | None:

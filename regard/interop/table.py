@@ -264,12 +264,8 @@ def write_config(binding: Binding, config: ModelConfig) -> dict[str, Any]:
             value = value[part]
         theirs_config |= key.write(value)
     if read_config(binding, theirs_config) != config:
-        raise DataError(
-            f"writing a {binding.table.family} config",
-            "a shape this family cannot hold",
-            "the family's fixed choices",
-            "save it as regard's own folder",
-        )
+        doing, fix = f"writing a {binding.table.family} config", "save it as regard's own folder"
+        raise DataError(doing, "a shape this family cannot hold", "the family's fixed choices", fix)
     return theirs_config
 
 
@@ -347,9 +343,6 @@ def fit(binding: Binding | None, model: Model, shapes: dict[str, tuple[int, ...]
     for title, names in lists.items():  # of long ones the first ten names
         rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
         shown += f"\n  {title} ({len(names)}): {', '.join(names[:10]) or 'none'}{rest}"
-    raise DataError(
-        f"loading a {kind}",
-        "tensors that do not fit" + shown,
-        "each tensor of the table, with the shape that config.json implies",
-        "check that config.json and the weights belong together",
-    )
+    expected = "each tensor of the table, with the shape that config.json implies"
+    fix = "check that config.json and the weights belong together"
+    raise DataError(f"loading a {kind}", "tensors that do not fit" + shown, expected, fix)

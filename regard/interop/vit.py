@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from regard.interop.bert import ENCODER_SIZES
+from regard.interop.bert import ENCODER_SIZES, layers
 from regard.interop.table import LABELS, UNSQUEEZE, Key, ManyKeys, Table, TensorRow, Variant, act
 
 
@@ -53,15 +53,12 @@ VIT = Table(
         TensorRow("front.cls", "embeddings.cls_token"),
         TensorRow("front.positions.weight", "embeddings.position_embeddings", UNSQUEEZE),
         TensorRow("front.patches", "embeddings.patch_embeddings.projection"),
-        TensorRow(
-            "encoder.blocks.{i}.attn.{q,k,v}",
-            "encoder.layer.{i}.attention.attention.{query,key,value}",
+        *layers(
+            "encoder.layer",
+            ("attn.{q,k,v}", "attention.attention.{query,key,value}"),
+            ("{attn,mlp}.norm", "layernorm_{before,after}"),
+            ("{attn.o,mlp.up,mlp.down}", "{attention.output,intermediate,output}.dense"),
         ),
-        TensorRow("encoder.blocks.{i}.attn.o", "encoder.layer.{i}.attention.output.dense"),
-        TensorRow("encoder.blocks.{i}.attn.norm", "encoder.layer.{i}.layernorm_before"),
-        TensorRow("encoder.blocks.{i}.mlp.up", "encoder.layer.{i}.intermediate.dense"),
-        TensorRow("encoder.blocks.{i}.mlp.down", "encoder.layer.{i}.output.dense"),
-        TensorRow("encoder.blocks.{i}.mlp.norm", "encoder.layer.{i}.layernorm_after"),
         TensorRow("encoder.norm", "layernorm"),
     ),
 )

@@ -94,12 +94,10 @@ def check_copies(source: CheckpointSource, binding: Binding, model: Model) -> No
             move.ours, move.load([source.tensor(n) for n in move.theirs]), strict=True
         ):
             if not torch.equal(tensor.to(parameters[name]), parameters[name]):
-                raise DataError(
-                    f"loading a {binding.architecture}",
-                    f"{', '.join(move.theirs)} differs from the weight that it is tied to",
-                    "equal values where config.json ties two weights",
-                    'set "tie_word_embeddings": false in config.json',
-                )
+                fault = f"{', '.join(move.theirs)} differs from the weight that it is tied to"
+                expected = "equal values where config.json ties two weights"
+                fix = 'set "tie_word_embeddings": false in config.json'
+                raise DataError(f"loading a {binding.architecture}", fault, expected, fix)
 
 
 def export_config(model: Model, binding: Binding | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.core.similarity import to_tensor
 from regard.errors import DataError, UsageError
 from regard.model.config import FrontConfig, ImageConfig, ModelConfig, TextConfig
 
@@ -102,11 +103,7 @@ def onehot(ids: Any, size: int, *, sparse: bool = False) -> Tensor:
     """
     if not isinstance(size, int) or size < 1:
         raise UsageError("one-hot", f"size = {size!r}", "a whole number from 1 up")
-    try:
-        held = torch.as_tensor(ids)
-    except (TypeError, ValueError, RuntimeError):
-        fault = f"ids of type {type(ids).__name__}"
-        raise DataError("one-hot", fault, "whole numbers, in rows of equal length") from None
+    held = to_tensor("one-hot", "ids", ids)
     if held.numel() and (held.is_floating_point() or held.dtype == torch.bool):
         raise DataError("one-hot", f"ids of {held.dtype}", "whole numbers")
     wrong = ((held < 0) | (held >= size)).nonzero()
@@ -125,28 +122,12 @@ def onehot(ids: Any, size: int, *, sparse: bool = False) -> Tensor:
 def to_signal(value: Any, front: FrontConfig, dtype: torch.dtype) -> Tensor:
     """Pixels, log-mel or nodes as a floating tensor; one picture, clip or graph makes a batch."""
     wanted = 4 if isinstance(front, ImageConfig) else 3
-    try:
-        signal = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        fault = f"a {type(value).__name__}"
-        raise DataError(f"reading {front.kind}", fault, "a tensor or an array") from None
+    signal = to_tensor(f"reading {front.kind}", "input", value)
     signal = signal[None] if signal.dim() == wanted - 1 else signal
     if not signal.is_floating_point():
-        raise DataError(
-            f"reading {front.kind}", f"values of {signal.dtype}", "floating-point values, scaled"
-        )
+        fault = f"values of {signal.dtype}"
+        raise DataError(f"reading {front.kind}", fault, "floating-point values, scaled")
     return signal.to(dtype)
-
-
-def to_mask(value: Any, name: str) -> Tensor | None:
-    """A mask, or numbers of documents or segments, as a tensor."""
-    if value is None or isinstance(value, Tensor):
-        return value
-    try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        fault = f"{name} of type {type(value).__name__}"
-        raise DataError("reading a batch", fault, "a tensor or lists of equal length") from None
 
 
 def check_batch(batch: Batch, config: ModelConfig) -> None:
@@ -160,11 +141,8 @@ def check_batch(batch: Batch, config: ModelConfig) -> None:
     if batch.target is not None and config.target is not None:
         check_ids(batch.target, config.target, "target")
         if len(batch.inputs) != len(batch.target):
-            raise DataError(
-                "reading a batch",
-                f"{len(batch.inputs)} sources and {len(batch.target)} targets",
-                "as many of one as of the other",
-            )
+            problem = f"{len(batch.inputs)} sources and {len(batch.target)} targets"
+            raise DataError("reading a batch", problem, "as many of one as of the other")
     for name in ("mask", "documents", "segments", "source_mask", "source_documents"):
         if getattr(batch, name) is not None:
             check_side(name, getattr(batch, name), batch, config)
@@ -201,12 +179,9 @@ def check_documents(batch: Batch, config: ModelConfig) -> None:
     if batch.documents is None:
         return
     if config.head.take != "all":
-        raise DataError(
-            "reading a batch",
-            "several documents packed in a row, and an output head with one answer per row",
-            "one document in each row",
-            "pad the rows instead of packing them",
-        )
+        problem = "several documents packed in a row, and an output head with one answer per row"
+        fix = "pad the rows instead of packing them"
+        raise DataError("reading a batch", problem, "one document in each row", fix)
     real = batch.documents >= 0 if batch.mask is None else (batch.documents >= 0) | ~batch.mask
     if not bool(real.all()):
         fault = f"document number {int(batch.documents.min())}"
@@ -223,12 +198,10 @@ def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
     wrong = ((ids < 0) | (ids >= front.vocab)).nonzero()
     if len(wrong):
         row, column = wrong[0].tolist()
-        raise DataError(
-            "reading ids",
-            f"id {int(ids[row, column])} at row {row}, position {column} of the {name}",
-            f"ids from 0 to {front.vocab - 1}, the vocabulary of this model",
-            "use the tokenizer that belongs to the model",
-        )
+        doing = "reading ids"
+        problem = f"id {int(ids[row, column])} at row {row}, position {column} of the {name}"
+        expected = f"ids from 0 to {front.vocab - 1}, the vocabulary of this model"
+        raise DataError(doing, problem, expected, "use the tokenizer that belongs to the model")
 
 
 def check_filled(batch: Batch, doing: str) -> None:

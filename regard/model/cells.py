@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.core.tap import Tap, Taps
+from regard.model.config import CELLS
 
 State = tuple[Tensor, ...]
 ONE_STEP = {"RNN_TANH": torch.rnn_tanh_cell, "LSTM": torch.lstm_cell, "GRU": torch.gru_cell}
@@ -207,9 +208,4 @@ class WindowCell(Cell):
         return self.at.state(self.hide(wide).tanh()), (kept.flatten(1),)
 
 
-CELL_TYPES: dict[str, type[Any]] = {
-    "rnn": TanhCell,
-    "lstm": LSTMCell,
-    "gru": GRUCell,
-    "mlp": WindowCell,
-}
+CELL_TYPES = dict(zip(CELLS, (TanhCell, LSTMCell, GRUCell, WindowCell), strict=True))

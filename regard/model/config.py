@@ -271,13 +271,8 @@ def find_unusual(config: ModelConfig) -> list[str]:
         return ["not an encoder and a decoder over text"]
     stacks = {"encoder": encoder, "decoder": decoder}
     blocks = {f"{name}.block": stack.block for name, stack in stacks.items()}
-    parts: dict[str, Any] = {
-        **stacks,
-        **blocks,
-        "front": front,
-        "target": target,
-        "head": config.head,
-    }
+    parts: dict[str, Any] = {**stacks, **blocks, "front": front, "target": target}
+    parts["head"] = config.head
     faults = [
         f"{name}.{field.name} = {getattr(part, field.name)!r}"
         for name, part in parts.items()

@@ -73,12 +73,9 @@ def count_tokens(front: FrontConfig, length: int) -> int:
     if isinstance(front, AudioConfig):
         return front.length
     if front.position == "learned" and length > table_size(front):
-        raise UsageError(
-            "planning a run",
-            f"a length of {length:,}",
-            f"at most {table_size(front):,}, the rows of this model's learned position table",
-            "a shorter --length, or a model with rotary, relative or sinusoidal positions",
-        )
+        expected = f"at most {table_size(front):,}, the rows of this model's learned position table"
+        fix = "a shorter --length, or a model with rotary, relative or sinusoidal positions"
+        raise UsageError("planning a run", f"a length of {length:,}", expected, fix)
     return length
 
 

@@ -126,13 +126,10 @@ class TextFront(nn.Module):
 
 def too_long(count: int, size: int) -> DataError:
     """The error for a sequence past a learned position table."""
-    return DataError(
-        "embedding positions",
-        f"a sequence of {count} tokens",
-        f"at most {size}, the rows of this model's learned position table",
-        "shorten or split the input, or use a model with rotary, relative, ALiBi or "
-        "sinusoidal positions, which have no table",
-    )
+    expected = f"at most {size}, the rows of this model's learned position table"
+    fix = "shorten or split the input, or use a model with rotary, relative, ALiBi or "
+    fix += "sinusoidal positions, which have no table"
+    return DataError("embedding positions", f"a sequence of {count} tokens", expected, fix)
 
 
 class ImageFront(nn.Module):
@@ -144,12 +141,10 @@ class ImageFront(nn.Module):
     def __init__(self, config: ImageConfig) -> None:
         super().__init__()
         if config.height % config.patch or config.width % config.patch:
-            raise UsageError(
-                "building an image front",
-                f"{config.height} × {config.width} pixels, patches of {config.patch}",
-                "height and width that are multiples of the patch",
-                "resize the pictures or change the patch",
-            )
+            doing = "building an image front"
+            fault = f"{config.height} × {config.width} pixels, patches of {config.patch}"
+            expected = "height and width that are multiples of the patch"
+            raise UsageError(doing, fault, expected, "resize the pictures or change the patch")
         self.config = config
         self.grid = config.height // config.patch, config.width // config.patch
         self.patches: nn.Module
@@ -172,12 +167,9 @@ class ImageFront(nn.Module):
         """(B, C, height, width) → (B, class and distillation token + patches, D)."""
         config = self.config
         if pixels.shape[1:] != (config.channels, config.height, config.width):
-            raise DataError(
-                "reading pixels",
-                f"shape {tuple(pixels.shape)}",
-                f"(batch, {config.channels}, {config.height}, {config.width})",
-                "resize the pictures to the model's size",
-            )
+            expected = f"(batch, {config.channels}, {config.height}, {config.width})"
+            fix = "resize the pictures to the model's size"
+            raise DataError("reading pixels", f"shape {tuple(pixels.shape)}", expected, fix)
         x = self.patches(pixels).flatten(2).transpose(1, 2)  # (B, N, D)
         if config.position == "2d":
             x = x + sinusoidal_2d(*self.grid, config.dim, x.device).to(x)
@@ -227,12 +219,10 @@ class AudioFront(nn.Module):
         """(B, mels, frames) → (B, frames / 2, D)."""
         config = self.config
         if mel.dim() != 3 or mel.shape[1] != config.mels or mel.shape[2] > 2 * config.length:
-            raise DataError(
-                "reading a log-mel spectrogram",
-                f"shape {tuple(mel.shape)}",
-                f"(batch, {config.mels}, at most {2 * config.length})",
-                "cut the sound into pieces; regard.data.sound.log_mel gives the right shape",
-            )
+            doing = "reading a log-mel spectrogram"
+            expected = f"(batch, {config.mels}, at most {2 * config.length})"
+            fix = "cut the sound into pieces; regard.data.sound.log_mel gives the right shape"
+            raise DataError(doing, f"shape {tuple(mel.shape)}", expected, fix)
         x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)  # (B, T, D)
         positions = torch.arange(x.shape[1], device=x.device)[None]
         return Sequence(self.dropout(x + self.positions(positions)), positions)

@@ -9,19 +9,9 @@ from pathlib import Path
 from regard.ambient import choose_device
 from regard.errors import ResourceError
 from regard.heap import free_memory
+from regard.model import cost
 from regard.model.config import FrontConfig, ModelConfig, TextConfig
-from regard.model.cost import (
-    PARTS,
-    MemoryCost,
-    RunShape,
-    count_flops,
-    count_memory,
-    count_params,
-    disk_of,
-    fit_batch,
-    passes,
-    table_size,
-)
+from regard.model.cost import MemoryCost, RunShape, passes
 from regard.model.results import PartCost, Plan, PlannedRun, TotalCost, WholeRun
 from regard.model.timing import OPTIMISER, Timer
 from regard.result import human_bytes
@@ -44,14 +34,11 @@ def plan_run(
 ) -> Plan:
     """Count and time one step, or one forward pass, and multiply."""
     device = choose_device()
-    shape = RunShape(
-        batch,
-        length or usual_length(config.target or config.front),
-        source or length or usual_length(config.front),
-        ITEM[dtype],
-    )
+    read = source or length or usual_length(config.front)
+    length = length or usual_length(config.target or config.front)
+    shape = RunShape(batch, length, read, ITEM[dtype])
     tokens = {one.name: one.tokens for one in passes(config, shape)}  # a length past a table stops
-    memory = count_memory(config, shape, train)
+    memory = cost.count_memory(config, shape, train)
     limit = free_memory(device) if memory_limit is None else memory_limit
     suggestion = suggest_fit(config, shape, memory, limit, train)
     try:
@@ -60,47 +47,34 @@ def plan_run(
         if not suggestion:
             raise
         raise too_large(memory.peak, limit, suggestion) from error
-    flops = count_flops(config, shape, train)
+    flops = cost.count_flops(config, shape, train)
     held = memory.parts | {OPTIMISER: memory.optimiser}
     seconds = sum(times.values())
-    checkpoint, disk = disk_of(memory.weights, memory.optimiser, keep)
+    held_bytes = memory.weights, memory.gradients, memory.optimiser, memory.peak
+    disk = cost.disk_of(memory.weights, memory.optimiser, keep)  # of a checkpoint, of all
     watts = find_watts(device) if watts is None else watts
+    joules = None if watts is None else watts * seconds * steps
     return Plan(
         model=name,
         run=PlannedRun(batch, tokens, dtype, train),
-        parameters=count_params(config),
+        parameters=cost.count_params(config),
         costs={
             part: PartCost(flops.get(part), held.get(part), times[part])
-            for part in (*PARTS, *([OPTIMISER] if train else []))
+            for part in (*cost.PARTS, *([OPTIMISER] if train else []))
         },
-        total=TotalCost(
-            flops=sum(flops.values()),
-            weight_bytes=memory.weights,
-            gradient_bytes=memory.gradients,
-            optimiser_bytes=memory.optimiser,
-            peak_bytes=memory.peak,
-            seconds=seconds,
-        ),
+        total=TotalCost(sum(flops.values()), *held_bytes, seconds),
         device=device,
         memory_limit=limit,
         fits=not suggestion,
         suggestion=suggestion or None,
-        whole=WholeRun(
-            steps=steps,
-            seconds=seconds * steps,
-            checkpoint_bytes=checkpoint,
-            disk_bytes=disk,
-            disk_free=shutil.disk_usage(".").free,
-            watts=watts,
-            joules=None if watts is None else watts * seconds * steps,
-        ),
+        whole=WholeRun(steps, seconds * steps, *disk, shutil.disk_usage(".").free, watts, joules),
     )
 
 
 def usual_length(front: FrontConfig) -> int:
     """512 tokens, or as many as a learned table has."""
     learned = isinstance(front, TextConfig) and front.position == "learned"
-    return min(512, table_size(front)) if learned else 512  # type: ignore[arg-type]
+    return min(512, cost.table_size(front)) if learned else 512  # type: ignore[arg-type]
 
 
 def suggest_fit(
@@ -109,7 +83,7 @@ def suggest_fit(
     """What fits where this does not; empty when it does."""
     if limit is None or memory.peak <= limit:
         return ""
-    fit = fit_batch(config, shape, limit, train)
+    fit = cost.fit_batch(config, shape, limit, train)
     if fit is None:
         return "no batch fits: a smaller model, or a narrower --dtype"
     if fit.length == shape.length:

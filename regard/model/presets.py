@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from regard.core.config import BlockConfig, RotaryScaling, StackConfig
@@ -58,6 +59,12 @@ def bert(dim: int, depth: int, heads: int, vocab: int = 30522, length: int = 512
     return ModelConfig(front, head, encoder=StackConfig(block, depth, final_norm=False))
 
 
+def two_stacks(block: BlockConfig, depth: int, **more: Any) -> tuple[StackConfig, StackConfig]:
+    """An encoder of such blocks, and the decoder that looks at what it makes."""
+    second = replace(block, causal=True, cross=True)
+    return StackConfig(block, depth, **more), StackConfig(second, depth, **more)
+
+
 def t5(
     dim: int, depth: int, heads: int, hidden: int, head_dim: int = 64, vocab: int = 32128
 ) -> ModelConfig:
@@ -65,35 +72,19 @@ def t5(
     shape: dict[str, Any] = dict(
         head_dim=head_dim, norm="rms", eps=1e-6, act="gelu_tanh", gated=True, bias=(), scale=1.0
     )
-    encoder = BlockConfig(dim, heads, hidden, **shape)
-    decoder = BlockConfig(dim, heads, hidden, causal=True, cross=True, **shape)
+    stacks = two_stacks(BlockConfig(dim, heads, hidden, **shape), depth, position="relative")
     text = TextConfig(dim, vocab)
-    return ModelConfig(
-        text,
-        HeadConfig(vocab, tied=True),
-        StackConfig(encoder, depth, "relative"),
-        StackConfig(decoder, depth, "relative"),
-        target=text,
-        shared=True,
-    )
+    return ModelConfig(text, HeadConfig(vocab, tied=True), *stacks, target=text, shared=True)
 
 
 def transformer(
     dim: int, depth: int, heads: int, vocab: int = 37000, pre: bool = False
 ) -> ModelConfig:
     """The encoder-decoder of Vaswani 2017, post-norm as printed or pre-norm."""
-    shape: dict[str, Any] = dict(act="relu", norm_at="pre" if pre else "post")
-    encoder = BlockConfig(dim, heads, 4 * dim, **shape)
-    decoder = BlockConfig(dim, heads, 4 * dim, causal=True, cross=True, **shape)
+    block = BlockConfig(dim, heads, 4 * dim, act="relu", norm_at="pre" if pre else "post")
     text = TextConfig(dim, vocab, position="halves", scale=True, length=1024)
-    return ModelConfig(
-        text,
-        HeadConfig(vocab, bias=True, tied=True),
-        StackConfig(encoder, depth, final_norm=pre),
-        StackConfig(decoder, depth, final_norm=pre),
-        target=text,
-        shared=True,
-    )
+    head, stacks = HeadConfig(vocab, bias=True, tied=True), two_stacks(block, depth, final_norm=pre)
+    return ModelConfig(text, head, *stacks, target=text, shared=True)
 
 
 def vit(
@@ -110,16 +101,9 @@ def whisper(
     dim: int, depth: int, heads: int, vocab: int = 51865, mels: int = 80, seconds: int = 30
 ) -> ModelConfig:
     """Encoder-decoder from log-mel to text (Radford 2022)."""
-    bias = ("q", "v", "o", "mlp")
-    encoder = BlockConfig(dim, heads, 4 * dim, bias=bias)
-    decoder = BlockConfig(dim, heads, 4 * dim, bias=bias, causal=True, cross=True)
-    return ModelConfig(
-        AudioConfig(dim, mels, length=50 * seconds),
-        HeadConfig(vocab, tied=True),
-        StackConfig(encoder, depth),
-        StackConfig(decoder, depth),
-        target=TextConfig(dim, vocab, position="learned", length=448),
-    )
+    stacks = two_stacks(BlockConfig(dim, heads, 4 * dim, bias=("q", "v", "o", "mlp")), depth)
+    sound, text = AudioConfig(dim, mels, 50 * seconds), TextConfig(dim, vocab, "learned", 448)
+    return ModelConfig(sound, HeadConfig(vocab, tied=True), *stacks, target=text)
 
 
 LLAMA3 = RotaryScaling(32.0, 1.0, 4.0, 8192)
@@ -140,53 +124,48 @@ def recurrent_seq2seq(
     return RecurrentConfig(text, head, target=text, shared=True, **sizes)  # type: ignore[arg-type]
 
 
-PRESETS: dict[str, tuple[Callable[[], ModelConfig], str | None]] = {
-    "gpt2": (lambda: gpt2(768, 12, 12), "GPT2LMHeadModel"),
-    "gpt2-medium": (lambda: gpt2(1024, 24, 16), "GPT2LMHeadModel"),
-    "gpt2-large": (lambda: gpt2(1280, 36, 20), "GPT2LMHeadModel"),
-    "gpt2-xl": (lambda: gpt2(1600, 48, 25), "GPT2LMHeadModel"),
-    "llama-15m": (lambda: llama(288, 6, 6, 6, 768, 32000, 256), "LlamaForCausalLM"),
-    "smollm2-135m": (
-        lambda: llama(576, 30, 9, 3, 1536, 49152, 8192, (1e5, None)),
-        "LlamaForCausalLM",
-    ),
-    "llama3.2-1b": (
-        lambda: llama(2048, 16, 32, 8, 8192, 128256, 131072, (5e5, LLAMA3)),
-        "LlamaForCausalLM",
-    ),
-    "bert-base": (lambda: bert(768, 12, 12), "BertForMaskedLM"),
-    "bert-large": (lambda: bert(1024, 24, 16), "BertForMaskedLM"),
-    "t5-small": (lambda: t5(512, 8, 6, 1024), "T5ForConditionalGeneration"),
-    "t5-base": (lambda: t5(768, 12, 12, 2048), "T5ForConditionalGeneration"),
-    "transformer-base": (lambda: transformer(512, 6, 8), "MarianMTModel"),
-    "transformer-big": (lambda: transformer(1024, 6, 16), "MarianMTModel"),
-    "transformer-pre": (lambda: transformer(512, 6, 8, pre=True), None),
-    "vit-32": (lambda: vit(256, 7, 4, 4, 32, 10), "ViTForImageClassification"),
-    "vit-ti16": (lambda: vit(192, 12, 3), "ViTForImageClassification"),
-    "vit-s16": (lambda: vit(384, 12, 6), "ViTForImageClassification"),
-    "vit-b16": (lambda: vit(768, 12, 12), "ViTForImageClassification"),
-    "vit-l16": (lambda: vit(1024, 24, 16), "ViTForImageClassification"),
-    "whisper-tiny": (lambda: whisper(384, 4, 6), "WhisperForConditionalGeneration"),
-    "whisper-base": (lambda: whisper(512, 6, 8), "WhisperForConditionalGeneration"),
+FAMILIES: dict[Callable[..., ModelConfig], tuple[str, str]] = {
+    gpt2: ("GPT2LMHeadModel", "next token"),
+    llama: ("LlamaForCausalLM", "next token"),
+    bert: ("BertForMaskedLM", "masked tokens"),
+    t5: ("T5ForConditionalGeneration", "masked spans"),
+    transformer: ("MarianMTModel", "pairs of sentences"),
+    vit: ("ViTForImageClassification", "classes of pictures"),
+    whisper: ("WhisperForConditionalGeneration", "transcripts"),
 }
-"""Name: (shape, architecture that it is saved as; None is regard's own)."""
+"""Function of a shape: (architecture that it is saved as, what checkpoints were trained on)."""
+PRESETS: dict[str, tuple[Any, ...]] = {
+    "gpt2": (gpt2, 768, 12, 12),
+    "gpt2-medium": (gpt2, 1024, 24, 16),
+    "gpt2-large": (gpt2, 1280, 36, 20),
+    "gpt2-xl": (gpt2, 1600, 48, 25),
+    "llama-15m": (llama, 288, 6, 6, 6, 768, 32000, 256),
+    "smollm2-135m": (llama, 576, 30, 9, 3, 1536, 49152, 8192, (1e5, None)),
+    "llama3.2-1b": (llama, 2048, 16, 32, 8, 8192, 128256, 131072, (5e5, LLAMA3)),
+    "bert-base": (bert, 768, 12, 12),
+    "bert-large": (bert, 1024, 24, 16),
+    "t5-small": (t5, 512, 8, 6, 1024),
+    "t5-base": (t5, 768, 12, 12, 2048),
+    "transformer-base": (transformer, 512, 6, 8),
+    "transformer-big": (transformer, 1024, 6, 16),
+    "transformer-pre": (transformer, 512, 6, 8, 37000, True),
+    "vit-32": (vit, 256, 7, 4, 4, 32, 10),
+    "vit-ti16": (vit, 192, 12, 3),
+    "vit-s16": (vit, 384, 12, 6),
+    "vit-b16": (vit, 768, 12, 12),
+    "vit-l16": (vit, 1024, 24, 16),
+    "whisper-tiny": (whisper, 384, 4, 6),
+    "whisper-base": (whisper, 512, 6, 8),
+}
+"""Name: the function of its shape, and the sizes."""
 
 
 def preset(name: str) -> ModelConfig:
     """The shape called `name`, or an error with the nearest names."""
     check_known(name, PRESETS, "choosing a preset", f"no preset is called {name!r}")
-    return PRESETS[name][0]()
-
-
-PRETRAINING = {
-    "GPT2LMHeadModel": "next token",
-    "LlamaForCausalLM": "next token",
-    "BertForMaskedLM": "masked tokens",
-    "T5ForConditionalGeneration": "masked spans",
-    "ViTForImageClassification": "classes of pictures",
-    "WhisperForConditionalGeneration": "transcripts",
-}
-"""What checkpoints of an architecture have been trained on; others on pairs of sentences."""
+    make, *sizes = PRESETS[name]
+    config: ModelConfig = make(*sizes)
+    return config
 
 
 def classify(name: str) -> PresetInfo:
@@ -206,7 +185,7 @@ def classify(name: str) -> PresetInfo:
         name,
         module=f"{heads}, {position} positions, {norm}, {mlp}",
         architecture="-".join(stacks),
-        pretraining=PRETRAINING.get(saved_as or "", "pairs of sentences"),
+        pretraining=FAMILIES[PRESETS[name][0]][1],
         application=f"{reads} to text" if config.target else reads,
         saved_as=saved_as,
         parameters=count_params(config),
@@ -214,5 +193,5 @@ def classify(name: str) -> PresetInfo:
 
 
 def architecture(name: str) -> str | None:
-    """The architecture that a preset is saved as."""
-    return PRESETS[name][1]
+    """The architecture that a preset is saved as; None is regard's own, as of pre-norm pairs."""
+    return None if name == "transformer-pre" else FAMILIES[PRESETS[name][0]][0]

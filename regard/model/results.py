@@ -6,15 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from regard.result import (
-    Grid,
-    Result,
-    Row,
-    human_bytes,
-    human_count,
-    human_time,
-    shown,
-)
+from regard.result import Grid, Result, Row, human_bytes, human_count, human_time, shown
 
 LETTERS = """B batch, T positions, S positions looked at (the source's in an encoder-decoder)
 D dim, H heads, G key-value heads, K head_dim, M hidden, V scores"""
@@ -87,12 +79,6 @@ class ModelInfo(Result):
     taps: dict[str, list[str]] | None = shown(optional=True)
     """Each tap with the letters of its shape; None where they were not asked for."""
     path: str = shown(json=False, table=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Without the parts that this model does not have."""
-        parts = ("encoder", "decoder", "recurrent", "taps")
-        values = super().to_dict()
-        return {k: v for k, v in values.items() if k not in parts or v is not None}
 
     def parts(self) -> Iterator[str | Grid]:
         """The fields; the letters of the taps are told."""

@@ -163,12 +163,8 @@ def decode_runs(
     memory = strict.memory(alone)
     start, stop = cache.used, cache.used + len(columns)
     if stop > strict.size:
-        raise UsageError(
-            "appending to a strict cache",
-            f"{stop} tokens in row {alone.row}",
-            f"at most {strict.size}",
-            "make the cache larger",
-        )
+        doing, fault = "appending to a strict cache", f"{stop} tokens in row {alone.row}"
+        raise UsageError(doing, fault, f"at most {strict.size}", "make the cache larger")
     for tile in range(start // TILE, -(-stop // TILE)):
         slots = torch.arange(max(start, tile * TILE), min(stop, (tile + 1) * TILE))
         places, here = slots - tile * TILE, columns[slots - start]

@@ -23,23 +23,9 @@ from regard.ambient import progress
 from regard.core.attention import View
 from regard.core.block import Block, Context
 from regard.core.stack import Stack
+from regard.model import cost
 from regard.model.config import ImageConfig, ModelConfig, TextConfig
-from regard.model.cost import (
-    EMBED,
-    HEAD,
-    LOOK,
-    MLP,
-    NORM,
-    PARTS,
-    PROJECT,
-    Pass,
-    RunShape,
-    count_flops,
-    count_params,
-    head_rows,
-    pass_flops,
-    passes,
-)
+from regard.model.cost import Pass, RunShape, count_flops, head_rows
 from regard.model.fronts import build_front
 from regard.model.model import Head
 
@@ -109,19 +95,19 @@ class Timer:
 
     def times(self) -> dict[str, float]:
         """Seconds by part."""
-        spent = dict.fromkeys(PARTS, 0.0)
+        spent = dict.fromkeys(cost.PARTS, 0.0)
         with progress("timing") as say, torch.set_grad_enabled(self.train):
-            for one in passes(self.config, self.run):
+            for one in cost.passes(self.config, self.run):
                 say(f"a block of the {one.name}")
                 for part, seconds in self.time_stack(one).items():
                     spent[part] += seconds
                 say(f"the front of the {one.name}")
-                spent[EMBED] += self.time_front(one)
+                spent[cost.EMBED] += self.time_front(one)
             say("the output head")
-            spent[HEAD] += self.time_head()
+            spent[cost.HEAD] += self.time_head()
             if self.train:
                 say("the optimiser")
-                count = count_params(self.config)
+                count = cost.count_params(self.config)
                 weight = nn.Parameter(torch.rand(min(count, 8_000_000), **self.place))
                 weight.grad = torch.rand_like(weight)
                 step = torch.optim.AdamW([weight]).step
@@ -164,7 +150,7 @@ class Timer:
         copies = min(copies, one.stack.depth)
         while True:
             timed = replace(one, stack=replace(one.stack, depth=copies), tokens=tokens)
-            flops = pass_flops(timed, batch)
+            flops = cost.pass_flops(timed, batch)
             if sum(flops.values()) <= self.budget:
                 break
             if copies > 1:  # many rows use a weight so often that fetching it does not count
@@ -176,7 +162,7 @@ class Timer:
             else:
                 break
         spent = self.time_blocks(timed, batch)
-        whole = pass_flops(one, self.run.batch)
+        whole = cost.pass_flops(one, self.run.batch)
         return {part: spent[part] * whole[part] / max(flops[part], 1) for part in spent}
 
     def time_blocks(self, one: Pass, batch: int) -> dict[str, float]:
@@ -199,10 +185,10 @@ class Timer:
         ahead = watch.sample(forward)
         both = watch.best(self.both_ways(stack, forward)) if self.train else ahead["all"]
         times = {
-            PROJECT: ahead["attn"] - ahead["look"],
-            LOOK: ahead["look"],
-            MLP: ahead["mlp"],
-            NORM: ahead["all"] - ahead["attn"] - ahead["mlp"],
+            cost.PROJECT: ahead["attn"] - ahead["look"],
+            cost.LOOK: ahead["look"],
+            cost.MLP: ahead["mlp"],
+            cost.NORM: ahead["all"] - ahead["attn"] - ahead["mlp"],
         }
         # The backward pass is spread over the parts as they were on the way forward.
         return {part: seconds * both / ahead["all"] for part, seconds in times.items()}
@@ -226,7 +212,7 @@ class Timer:
         """Seconds of the output head, and of the loss when training."""
         _, every, dim, _ = head_rows(self.config, self.run)
         head = self.build(Head, self.config.head, dim)
-        each = count_flops(self.config, self.run)[HEAD] / every
+        each = count_flops(self.config, self.run)[cost.HEAD] / every
         rows = max(min(every, int(self.budget / max(each, 1))), 1)
         x = torch.rand(rows, 1, dim, **self.place).requires_grad_(self.train)
         target = torch.zeros(rows, dtype=torch.long, device=self.place["device"])

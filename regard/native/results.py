@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from regard.result import Result, Row, human_bytes, shown
 
@@ -46,12 +45,12 @@ class Machine(Result):
     disk_free: int = shown(human_bytes, title="free disk here")
     ok: bool = shown()
     """Whether all that is required is there."""
-    devices: list[str] | None = None
+    devices: list[str] | None = shown(optional=True, default=None)
     """None without torch, as are the fields below."""
-    native: NativeKernels | None = shown(title="int8 kernels in C", default=None)
-    threads: int | None = None
-    cores: int | None = None
-    speed: Speed | None = None
+    native: NativeKernels | None = shown(title="int8 kernels in C", optional=True, default=None)
+    threads: int | None = shown(optional=True, default=None)
+    cores: int | None = shown(optional=True, default=None)
+    speed: Speed | None = shown(optional=True, default=None)
     uses: dict[str, str] = shown(
         title="what the missing ones are for", json=False, default_factory=dict
     )
@@ -60,9 +59,3 @@ class Machine(Result):
     def exit_code(self) -> int:  # type: ignore[override]
         """1 where a package is missing."""
         return 0 if self.ok else 1
-
-    def to_dict(self) -> dict[str, Any]:
-        """Without what only torch could tell, where there is none."""
-        values = super().to_dict()
-        unknown = ("devices", "native", "threads", "cores", "speed")
-        return {k: v for k, v in values.items() if k not in unknown or v is not None}

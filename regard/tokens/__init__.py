@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from regard import verbs
 from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
@@ -21,7 +23,7 @@ from regard.tokens.results import (
     TrainedTokenizer,
     Vocabulary,
 )
-from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, one_or_several, verb
+from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, verb
 
 if TYPE_CHECKING:
     from regard.tokens.tokenizer import Tokenizer
@@ -91,7 +93,7 @@ def encode(
     """
     if tokenizer is not None and kind is not None:
         raise UsageError("encoding", "a tokenizer and a kind", "one of the two")
-    several = one_or_several(texts)
+    several = verbs.one_or_several(texts)
     if tokenizer is None:
         encodings: Iterator[Encoding | Failed] = _encode_alone(several, kind or "words")
     else:
@@ -155,16 +157,14 @@ def decode(
         $ regard tokens decode 15 7 22 --tokenizer folder --special --json
     """
     opened = load(tokenizer)
-    if isinstance(ids, str):
-        return Decoded(opened.decode(_read_ids(ids, 1), special=special))
-    if isinstance(ids, Sequence) and all(isinstance(id, int) for id in ids):
-        return Decoded(opened.decode(ids, special=special))  # type: ignore[arg-type]
-    return (
-        Failed(line)
-        if isinstance(line, RegardError)
-        else Decoded(opened.decode(_read_ids(str(line), number), special=special))
-        for number, line in enumerate(ids, 1)
-    )
+    if not isinstance(ids, str) and isinstance(ids, Sequence):
+        if all(isinstance(id, int) for id in ids):
+            return Decoded(opened.decode(ids, special=special))  # type: ignore[arg-type]
+
+    def decode_line(lines: list[str], done: int) -> list[Decoded]:
+        return [Decoded(opened.decode(_read_ids(lines[0], done + 1), special=special))]
+
+    return verbs.answer_texts(ids, nullcontext, decode_line)  # type: ignore[arg-type]
 
 
 def _read_ids(line: str, number: int) -> list[int]:
@@ -319,11 +319,8 @@ def explain(texts: Texts, *, tokenizer: File) -> Cuts | Iterator[Cuts | Failed]:
     from regard.tokens.byte_pairs import explain_text
 
     opened = load(tokenizer)
-    if isinstance(texts, str):
-        return Cuts(texts, explain_text(opened, texts))
-    return (
-        Failed(text) if isinstance(text, RegardError) else Cuts(text, explain_text(opened, text))
-        for text in texts
+    return verbs.answer_texts(
+        texts, nullcontext, lambda t, _: [Cuts(t[0], explain_text(opened, t[0]))]
     )
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Any
 
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, check_installed
 from regard.files import parse_json
 from regard.tokens.tokenizer import RustEngine, Tokenizer, control_tokens
 
@@ -106,13 +106,10 @@ def _broken(template: str, line: int, error: Exception) -> DataError:
 @cache
 def _compile(template: str) -> Any:
     """The template in a sandbox; line ends and blanks around tags are dropped."""
-    try:
-        import jinja2
-        from jinja2.ext import Extension, loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ImportError:
-        fix = "pip install 'regard[chat]'"
-        raise UsageError(DOING, "jinja2 is not installed", "it", fix) from None
+    check_installed("jinja2", "chat", DOING)
+    import jinja2
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
         """{% generation %} … {% endgeneration %} around what the model says: what is inside."""

@@ -65,12 +65,9 @@ class TokenizerSettings:
             spelling = self.token(role)
             id = find(spelling) if spelling else None
             if spelling and id is None:
-                raise DataError(
-                    "opening a tokenizer",
-                    f"{role}_token {spelling!r}, which the vocabulary lacks",
-                    "a token of the vocabulary",
-                    "name another, or null, in tokenizer_config.json",
-                )
+                fault = f"{role}_token {spelling!r}, which the vocabulary lacks"
+                fix = "name another, or null, in tokenizer_config.json"
+                raise DataError("opening a tokenizer", fault, "a token of the vocabulary", fix)
             return id
         stated = self.model.get(f"{role}_token_id")
         first = stated[0] if isinstance(stated, list) and stated else stated

@@ -10,6 +10,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError
+from regard.tokens.control_tokens import WELL_KNOWN
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.vocabulary_files import surround
 
@@ -32,15 +33,8 @@ SPLITS: dict[str, tuple[str, ...]] = {
 }
 """tokenizer.ggml.pre to the patterns that cut a text, one after the other (llama-vocab.cpp)."""
 
-ROLE_KEYS = {
-    "bos": "bos",
-    "eos": "eos",
-    "unk": "unknown",
-    "pad": "padding",
-    "cls": "cls",
-    "sep": "seperator",  # spelled so in the GGUF specification
-    "mask": "mask",
-}
+ROLE_KEYS = {role: role for role in WELL_KNOWN}
+ROLE_KEYS |= {"unk": "unknown", "pad": "padding", "sep": "seperator"}  # spelled so in GGUF
 
 
 def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
@@ -167,11 +161,8 @@ def scored_bpe(pieces: Sequence[ScoredPiece], prefix_space: bool = True) -> Rust
     vocab: dict[str, int] = {}
     for id, piece in enumerate(pieces):
         if vocab.setdefault(piece.text, id) != id:
-            raise DataError(
-                "building a tokenizer from scored pieces",
-                f"{piece.text!r} both at {vocab[piece.text]} and at {id}",
-                "each piece once",
-            )
+            fault = f"{piece.text!r} both at {vocab[piece.text]} and at {id}"
+            raise DataError("building a tokenizer from scored pieces", fault, "each piece once")
     unk = next((piece.text for piece in pieces if piece.kind == PieceKind.UNKNOWN), None)
     model = models.BPE(
         vocab, merges_by_score(pieces), unk_token=unk, fuse_unk=True, byte_fallback=True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from regard.result import Grid, Result, Row, human, shown
 
@@ -14,17 +13,11 @@ class Encoding(Result):
     """A text as tokens."""
 
     ids: list[int]
-    pieces: list[str] | None = None
+    pieces: list[str] | None = shown(optional=True, default=None)
     """How the vocabulary spells each, such as 'Ġthe' or '##ing'; None in a stream of texts."""
-    offsets: list[tuple[int, int]] | None = None
+    offsets: list[tuple[int, int]] | None = shown(optional=True, default=None)
     """Where each stands in the text, in characters; added control tokens have (0, 0)."""
     text: str = shown(json=False, default="")
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ids, with pieces and offsets where they were asked for."""
-        if self.pieces is None:
-            return {"ids": self.ids}
-        return super().to_dict()
 
     def parts(self) -> Iterator[str | Grid]:
         """A row for each token, or the ids alone."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, check_installed
 from regard.tokens.control_tokens import TokenizerSettings
 from regard.tokens.tokenizer import Encoded
 from regard.tokens.vocabulary_files import check_place
@@ -121,15 +121,9 @@ class SentencePieceEngine:
 
 def load(name: str, data: bytes) -> Any:
     """The library's processor for the bytes of a model file."""
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError:
-        raise RegardError(
-            f"reading {name}",
-            "the sentencepiece library is missing",
-            "it reads this kind of tokenizer",
-            "pip install regard[spm]",
-        ) from None
+    check_installed("sentencepiece", "spm", f"reading {name}")
+    from sentencepiece import SentencePieceProcessor
+
     try:
         return SentencePieceProcessor(model_proto=data)
     except RuntimeError as error:
@@ -140,15 +134,17 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
     """The engine of a folder with one SentencePiece model; the family decides on the ids."""
     family, options = settings.model_type, settings.tokenizer
     if family and family not in KNOWN:
-        raise DataError(
-            f"reading {name}",
-            f"model_type {family!r} in config.json",
-            "one of " + ", ".join(sorted(KNOWN)),
-            "save the tokenizer with transformers, which writes tokenizer.json",
-        )
+        fault = f"model_type {family!r} in config.json"
+        fix = "save the tokenizer with transformers, which writes tokenizer.json"
+        raise DataError(f"reading {name}", fault, "one of " + ", ".join(sorted(KNOWN)), fix)
     processor = load(name, data)
-    pieces, controls = number_pieces(processor, family, options)
-    words: set[str] = set()
+    count, words = range(processor.get_piece_size()), set[str]()
+    pieces = [processor.id_to_piece(id) for id in count]
+    controls = {pieces[id] for id in count if processor.is_control(id) or processor.is_unknown(id)}
+    if family in T5_LIKE and "<extra_id_0>" not in pieces:  # sentinels stand outside of the file
+        sentinels = reversed(range(options.get("extra_ids", 100 if family == "t5" else 0)))
+        extra = [f"<extra_id_{number}>" for number in sentinels]
+        pieces, controls = pieces + extra, controls | set(extra)
     for id, token in settings.outside.items():
         if id == len(pieces):
             pieces.append(token["content"])
@@ -164,20 +160,6 @@ def single_model(name: str, data: bytes, settings: TokenizerSettings) -> Sentenc
     language = SpmLanguage(processor, vocab, controls)
     sides = {"source": language, "target": language}
     return SentencePieceEngine(sides, controls, unk, before, after, words)
-
-
-def number_pieces(
-    processor: Any, family: str, options: dict[str, Any]
-) -> tuple[list[str], set[str]]:
-    """All pieces in the order of their ids, and which of them are control tokens."""
-    ids = range(processor.get_piece_size())
-    pieces = [processor.id_to_piece(id) for id in ids]
-    controls = {pieces[id] for id in ids if processor.is_control(id) or processor.is_unknown(id)}
-    sentinels = options.get("extra_ids", 100 if family == "t5" else 0)
-    if family not in T5_LIKE or "<extra_id_0>" in pieces:
-        sentinels = 0
-    extra = [f"<extra_id_{number}>" for number in reversed(range(sentinels))]
-    return pieces + extra, controls | set(extra)
 
 
 def marian(

@@ -8,12 +8,15 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tokenizers import Tokenizer as Rust
 
 from regard.errors import DataError, UsageError
 from regard.files import cannot_write, write_whole
+
+if TYPE_CHECKING:
+    from regard.tokens.spm import SentencePieceEngine
 
 Side = Literal["source", "target"]
 """Translation models may cut the two languages differently; all others ignore the side."""
@@ -41,29 +44,6 @@ class Encoded(NamedTuple):
 
     ids: list[int]
     offsets: list[Span]
-
-
-class Engine(Protocol):
-    """What a tokenizer library must do for us, as in `RustEngine` and spm.py."""
-
-    size: int
-
-    def encode(self, text: str, special: bool, allow_special: bool, side: Side) -> Encoded:
-        """The ids of one text, and where they stand."""
-
-    def encode_batch(
-        self, texts: Sequence[str], special: bool, allow_special: bool, side: Side
-    ) -> list[list[int]]:
-        """The ids of each text."""
-
-    def decode(self, ids: list[int], special: bool, side: Side) -> str:
-        """The text of the ids, with or without the control tokens."""
-
-    def piece(self, id: int, side: Side) -> str | None:
-        """The spelling of one id."""
-
-    def id(self, piece: str) -> int | None:
-        """The id of one spelling."""
 
 
 class RustEngine:
@@ -141,6 +121,10 @@ def respelt(rust: Rust) -> Rust:
     copy = Rust.from_str(json.dumps(spec))
     copy.encode_special_tokens = True
     return copy
+
+
+Engine: TypeAlias = "RustEngine | SentencePieceEngine"
+"""The library that does the work."""
 
 
 class Tokenizer:
@@ -309,12 +293,8 @@ class Tokenizer:
     def _piece(self, id: int, side: Side) -> str:
         piece = self.engine.piece(id, side) if 0 <= id < 2**31 else None
         if piece is None:
-            raise DataError(
-                "reading token ids",
-                f"id {id}",
-                f"ids of this vocabulary, 0 to {self.size - 1}",
-                "use the tokenizer that the ids were made with",
-            )
+            doing, fix = "reading token ids", "use the tokenizer that the ids were made with"
+            raise DataError(doing, f"id {id}", f"ids of this vocabulary, 0 to {self.size - 1}", fix)
         return piece
 
     def save(self, folder: Path | str) -> None:

@@ -17,20 +17,10 @@ from regard.tokens.vocabulary_files import byte_level, word_piece
 
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 
-KEPT = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "source.spm",
-    "target.spm",
-    "vocab.json",
-    "target_vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    *SENTENCEPIECE,
-)
+SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+MARIAN = ("source.spm", "target.spm", "vocab.json", "target_vocab.json")
+KEPT: tuple[str, ...] = ("tokenizer.json", *SETTINGS, "chat_template.jinja", *MARIAN)
+KEPT += ("merges.txt", "vocab.txt", *SENTENCEPIECE)
 """The files that make a tokenizer; `Tokenizer.save` writes those that were there."""
 
 
@@ -100,12 +90,9 @@ def read_tokenizer_json(place: Folder, settings: TokenizerSettings) -> Rust:
     try:
         rust = Rust.from_str(read_text(place, "tokenizer.json"))
     except Exception as error:  # the library raises no narrower class
-        raise DataError(
-            f"reading {place.path / 'tokenizer.json'}",
-            str(error),
-            "a tokenizer that the installed `tokenizers` library knows",
-            "pip install -U tokenizers, or fetch the file anew",
-        ) from None
+        fault, expected = str(error), "a tokenizer that the installed `tokenizers` library knows"
+        fix = "pip install -U tokenizers, or fetch the file anew"
+        raise DataError(f"reading {place.path / 'tokenizer.json'}", fault, expected, fix) from None
     # Some files leave it to their neighbours to say which tokens no text may spell.
     declared = {settings.token(role) for role in WELL_KNOWN} - control_tokens(rust).keys()
     known = [token for token in declared if token and rust.token_to_id(token) is not None]
@@ -121,11 +108,8 @@ def read_merges(place: Folder) -> list[tuple[str, str]]:
             continue
         pair = line.split(" ")
         if len(pair) != 2:
-            raise DataError(
-                f"reading {place.path / 'merges.txt'}",
-                f"line {number}: {line!r}",
-                "two pieces with a space between them",
-            )
+            doing, fault = f"reading {place.path / 'merges.txt'}", f"line {number}: {line!r}"
+            raise DataError(doing, fault, "two pieces with a space between them")
         merges.append((pair[0], pair[1]))
     return merges
 

@@ -42,12 +42,9 @@ def byte_level(
 ) -> Rust:
     """GPT-2's byte-level BPE (Radford et al. 2019) from vocab.json and merges.txt."""
     if "e</w>" in vocab:
-        raise DataError(
-            "reading merges.txt",
-            "word ends marked with </w>",
-            "byte-level merges, as of GPT-2 and RoBERTa",
-            "save the tokenizer with transformers, which writes tokenizer.json",
-        )
+        expected = "byte-level merges, as of GPT-2 and RoBERTa"
+        fix = "save the tokenizer with transformers, which writes tokenizer.json"
+        raise DataError("reading merges.txt", "word ends marked with </w>", expected, fix)
     try:
         rust = Rust(models.BPE(vocab, merges))
     except Exception as error:  # the library raises no narrower class
@@ -122,9 +119,6 @@ def add_tokens(rust: Rust, settings: TokenizerSettings) -> None:
 def check_place(token: str, id: int | None, stated: int) -> None:
     """Stop where an added token would get another id than the files give it."""
     if id != stated:
-        raise DataError(
-            "adding tokens to the vocabulary",
-            f"id {id} for {token!r}",
-            f"id {stated}, as added_tokens.json or tokenizer_config.json says",
-            "fetch the vocabulary that belongs to these files",
-        )
+        expected = f"id {stated}, as added_tokens.json or tokenizer_config.json says"
+        fix = "fetch the vocabulary that belongs to these files"
+        raise DataError("adding tokens to the vocabulary", f"id {id} for {token!r}", expected, fix)

@@ -167,11 +167,6 @@ def list_vocabulary(
     if out is not None:
         data = {word: counts.words[word] for word in kept}
         write_whole(Path(out), (json.dumps(data, ensure_ascii=False, indent=0) + "\n").encode())
-    return Vocabulary(
-        kind=kind,
-        tokens=sum(counts.words.values()),
-        types=len(counts.words),
-        kept=len(kept),
-        coverage=sum(counts.words[word] for word in kept) / sum(counts.words.values()),
-        words={word: counts.words[word] for word in kept[:top]},
-    )
+    total, words = sum(counts.words.values()), {word: counts.words[word] for word in kept[:top]}
+    coverage = sum(counts.words[word] for word in kept) / total
+    return Vocabulary(kind, total, len(counts.words), len(kept), coverage, words)

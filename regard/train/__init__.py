@@ -15,19 +15,9 @@ from regard.train.config import (
     ShapeConfig,
     TrainConfig,
 )
-from regard.train.results import (
-    DryRun,
-    LearntMemory,
-    LearntShortlist,
-    Replay,
-    ResumeCheck,
-    Run,
-    RunSettings,
-)
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, takes, verb
+from regard.train.results import LearntMemory, LearntShortlist, Replay, ResumeCheck, Trained
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, takes, verb
 
-Trained = Run | DryRun | RunSettings
-"""A run; with `dry_run` what it would take, with `print_config` its settings."""
 Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
@@ -242,18 +232,8 @@ def mlp(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-def image(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    config: Training = TRAINING,
-    shape: Annotated[PictureConfig, FLAT] = PICTURE,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@extends(lm, "lora")
+def image(*args: Any, shape: Annotated[PictureConfig, FLAT] = PICTURE, **named: Any) -> Trained:
     """Train a vision Transformer (ViT) to tell classes of pictures apart.
 
     Pictures are decoded once, into the run's folder, resized to one size, and augmented on the
@@ -280,25 +260,14 @@ def image(
         $ regard train image photos/ more.tar.xz --valid dev/ --out run --flip --randaugment 2
         $ regard train image scans.csv --init folder --out run --epochs 5 --lr 1e-4
     """
-    said = locals()
     from regard.vision.picture_classes import IMAGE_RUN
 
-    return _train(IMAGE_RUN, **said)
+    return _train(IMAGE_RUN, *args, shape=shape, **named)
 
 
 @verb
-def graph(
-    files: Files | None = None,
-    *,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    config: Training = TRAINING,
-    shape: Annotated[GraphShape, FLAT] = GRAPH,
-    data: Data = DATA,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@extends(lm, "lora")
+def graph(*args: Any, shape: Annotated[GraphShape, FLAT] = GRAPH, **named: Any) -> Trained:
     """Train a Transformer on graphs: a class or number of each, or the classes of nodes.
 
     Nodes are its tokens. Attention has biases of degrees, shortest paths and kinds of edges
@@ -324,10 +293,9 @@ def graph(
         $ regard train graph molecules.csv --label logP --out run --steps 5000
         $ regard train graph train.csv --valid dev.csv --out run --attention neighbours
     """
-    arguments = locals()
     from regard.graphs.graph_tasks import GraphKind
 
-    return _train(GraphKind("graph"), **arguments)
+    return _train(GraphKind("graph"), *args, shape=shape, **named)
 
 
 def _train(
@@ -383,11 +351,7 @@ def ngram(
         $ regard train ngram tale.txt --out m --tokens chars --order 8
         $ regard train ngram train.txt --out m --smoothing witten-bell --json
     """
-    arguments = locals()
-    from regard.history.ngram_model import NgramConfig, train_from_files
-
-    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k)
-    return _noted(train_from_files(files, Path(out), config, valid or ()), "ngram", arguments)
+    return _count_ngrams("ngram", locals())
 
 
 @verb
@@ -422,11 +386,7 @@ def bow(
         $ regard train bow train.txt --out m --k 0.1 --valid valid.txt
         $ regard train bow train.txt --out m --no-smoothing
     """
-    arguments = locals()
-    from regard.history.ngram_model import NgramConfig, train_from_files
-
-    config = NgramConfig(tokens, vocab, min_count, lines, 1, "add", k if smoothing else 0.0)
-    return _noted(train_from_files(files, Path(out), config, valid or ()), "bow", arguments)
+    return _count_ngrams("bow", locals(), order=1, smoothing="add", k=k if smoothing else 0.0)
 
 
 @verb
@@ -470,11 +430,7 @@ def classes(
         $ regard train classes train.txt --out m --order 2 --min-count 2
         $ regard train classes train.txt --out m --smoothing witten-bell --json
     """
-    arguments = locals()
-    from regard.history.ngram_model import NgramConfig, train_from_files
-
-    config = NgramConfig(tokens, vocab, min_count, lines, order, smoothing, k, classes, share)
-    return _noted(train_from_files(files, Path(out), config, valid or ()), "classes", arguments)
+    return _count_ngrams("classes", locals())
 
 
 @verb
@@ -528,20 +484,12 @@ def bayes(files: Files, *, out: str | Path, k: Amount = 0.1) -> TranslatorRun:
         $ regard train bayes train.fr train.en --out m --k 1
         $ regard train bayes pairs.tsv.xz --out m --json
     """
-    arguments = locals()
-    from regard.history.word_translator import train_translator
-
-    return _noted(train_translator("bayes", _listed(files), Path(out), k=k), "bayes", arguments)
+    return _count_pairs("bayes", **locals())
 
 
 @verb
 def logreg(
-    files: Files,
-    *,
-    out: str | Path,
-    l2: Amount = 1.0,
-    top: Count = 30,
-    steps: Count = 60,
+    files: Files, *, out: str | Path, l2: Amount = 1.0, top: Count = 30, steps: Count = 60
 ) -> TranslatorRun:
     """Learn to translate bags of words by multinomial logistic regression.
 
@@ -558,12 +506,7 @@ def logreg(
         $ regard train logreg pairs.tsv --out m --l2 0.1 --top 50
         $ regard train logreg pairs.tsv.xz --out m --steps 200 --json
     """
-    arguments = locals()
-    from regard.history.word_translator import train_translator
-
-    settings = {"l2": l2, "top": top, "steps": steps}
-    run = train_translator("logreg", _listed(files), Path(out), **settings)
-    return _noted(run, "logreg", arguments)
+    return _count_pairs("logreg", **locals())
 
 
 @verb
@@ -581,11 +524,25 @@ def ibm1(files: Files, *, out: str | Path, rounds: Count = 10) -> TranslatorRun:
         $ regard train ibm1 train.fr train.en --out m --rounds 20
         $ regard train ibm1 pairs.tsv.xz --out m --json
     """
-    arguments = locals()
+    return _count_pairs("ibm1", **locals())
+
+
+def _count_ngrams(name: str, arguments: dict[str, Any], **fixed: Any) -> NgramRun:
+    """Count as a verb was told; `fixed` is what its name says."""
+    from regard.history.ngram_model import NgramConfig, train_from_files
+
+    said = {n: v for n, v in (arguments | fixed).items() if n in NgramConfig._fields}
+    files, out, valid = (arguments[n] for n in ("files", "out", "valid"))
+    run = train_from_files(files, Path(out), NgramConfig(**said), valid or ())
+    return _noted(run, name, arguments)
+
+
+def _count_pairs(name: str, files: Files, out: str | Path, **settings: Any) -> TranslatorRun:
+    """Learn from sentence pairs as a verb was told."""
     from regard.history.word_translator import train_translator
 
-    run = train_translator("ibm1", _listed(files), Path(out), rounds=rounds)
-    return _noted(run, "ibm1", arguments)
+    run = train_translator(name, _listed(files), Path(out), **settings)
+    return _noted(run, name, {"files": files, "out": out, **settings})
 
 
 Counted = TypeVar("Counted", NgramRun, VectorRun, TranslatorRun)
@@ -611,12 +568,7 @@ def _listed(files: Files) -> list[str]:
 
 @verb
 def shortlist(
-    model: File,
-    files: Files,
-    *,
-    top: Count = 20,
-    always: Count = 4000,
-    count: Count = 200_000,
+    model: File, files: Files, *, top: Count = 20, always: Count = 4000, count: Count = 200_000
 ) -> LearntShortlist:
     """List the words that translations need: a CPU then scores a few thousand, not all.
 
@@ -666,8 +618,7 @@ def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 3) -> L
     from regard.translation.memory import learn_memory
     from regard.zoo import locate
 
-    kit, folder = open_kit(str(model)), Path(locate(model))
-    return learn_memory(kit, folder, _listed(files), seen, each)
+    return learn_memory(open_kit(str(model)), Path(locate(model)), _listed(files), seen, each)
 
 
 # Again --------------------------------------------------------------------------------------------

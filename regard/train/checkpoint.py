@@ -123,15 +123,13 @@ def write_checkpoint(
     return final
 
 
-def find_checkpoint(runs: Path) -> tuple[Path | None, list[str]]:
-    """(newest whole checkpoint, what was wrong with newer ones)."""
-    wrong: list[str] = []
+def find_checkpoint(runs: Path, say: Callable[[str], None]) -> Path | None:
+    """The newest whole checkpoint; what was wrong with newer ones is said."""
     for path in reversed(list_checkpoints(runs)):
-        fault = fault_of(path)
-        if fault is None:
-            return path, wrong
-        wrong.append(f"{path.name}: {fault}")
-    return None, wrong
+        if (fault := fault_of(path)) is None:
+            return path
+        say(f"left aside: {path.name}: {fault}")
+    return None
 
 
 def list_checkpoints(runs: Path) -> list[Path]:

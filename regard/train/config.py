@@ -15,28 +15,12 @@ from typing import Annotated, Any, Literal
 
 from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
+from regard.model import presets
 from regard.model.config import CELLS, ModelConfig, TextConfig
-from regard.model.presets import (
-    bert,
-    gpt2,
-    llama,
-    recurrent_lm,
-    recurrent_seq2seq,
-    transformer,
-)
 from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
 
-FREE = (
-    "steps",
-    "minutes",
-    "eval_every",
-    "save_every",
-    "keep",
-    "log_every",
-    "patience",
-    "workers",
-    "shard",
-)
+FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
+FREE += ("patience", "workers", "shard")
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
 FAMILIES = {
     "lm": ("llama", "gpt2", *CELLS),
@@ -76,9 +60,8 @@ class Config:
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self), include_extras=True)
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            check_value(
-                type(self).__name__, field.name, getattr(self, field.name), hints[field.name]
-            )
+            name, value = field.name, getattr(self, field.name)
+            check_value(type(self).__name__, name, value, hints[name])
 
 
 @dataclass(frozen=True)
@@ -224,10 +207,6 @@ class ShapeConfig(Config):
             if kind == "seq2seq" and seen == "multi-head":
                 seen = "additive"  # to all states, unless told otherwise
             return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
-        if self.dim % self.heads:
-            problem = f"heads = {self.heads} does not divide dim = {self.dim}"
-            divisors = [n for n in range(1, self.dim + 1) if self.dim % n == 0]
-            raise UsageError("choosing a shape", problem, f"one of {divisors}")
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
 
@@ -237,14 +216,14 @@ class ShapeConfig(Config):
         if self.family in CELLS:
             recurrent = (self.family, self.dim, self.hidden, self.depth, vocab)
             if self.attention == "multi-head":
-                return recurrent_lm(*recurrent), None
-            return recurrent_seq2seq(*recurrent, self.attention), None
+                return presets.recurrent_lm(*recurrent), None
+            return presets.recurrent_seq2seq(*recurrent, self.attention), None
         sizes = self.dim, self.depth, self.heads
         if self.family == "llama":
             groups = self.kv_heads or self.heads
-            return llama(*sizes, groups, self.hidden, vocab, length), ARCHITECTURES["llama"]
+            return presets.llama(*sizes, groups, self.hidden, vocab, length), ARCHITECTURES["llama"]
         if self.family == "marian":
-            config = transformer(*sizes, vocab, self.pre_norm)
+            config = presets.transformer(*sizes, vocab, self.pre_norm)
             assert config.decoder is not None
             decoder = replace(config.decoder, depth=self.decoder_depth or self.depth)
             config = replace(config, decoder=decoder)
@@ -253,7 +232,8 @@ class ShapeConfig(Config):
                 text = replace(config.front, length=length)
                 config = replace(config, front=text, target=text)
         else:
-            config = (gpt2 if self.family == "gpt2" else bert)(*sizes, vocab, length)
+            make = presets.gpt2 if self.family == "gpt2" else presets.bert
+            config = make(*sizes, vocab, length)
         config = replace(
             config,
             encoder=with_hidden(config.encoder, self.hidden),
@@ -334,7 +314,7 @@ READING_LORA = "reading the settings of LoRA"
 
 
 @dataclass(frozen=True)
-class LoRA:
+class LoRA(Config):
     """Low-rank adaptation (Hu 2021): W + scale · B A, of which only A and B are trained."""
 
     r: Count = 8
@@ -347,8 +327,6 @@ class LoRA:
     """On what A reads, in training."""
     rslora: bool = False
     """Scale by alpha / √r, which keeps large ranks learning (Kalajdzievski 2023)."""
-    dora: bool = False
-    """Train the length of each row of W apart from its direction (DoRA, Liu 2024)."""
 
     def __post_init__(self) -> None:
         targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
@@ -356,9 +334,7 @@ class LoRA:
         if not targets or not all(isinstance(target, str) and target for target in targets):
             expected = "names of linear maps, or patterns"
             raise UsageError(READING_LORA, f"targets = {targets!r}", expected)
-        hints = typing.get_type_hints(type(self), include_extras=True)
-        for field in dataclasses.fields(self):
-            check_value("LoRA", field.name, getattr(self, field.name), hints[field.name])
+        super().__post_init__()
 
     @property
     def scale(self) -> float:
@@ -370,14 +346,14 @@ class LoRA:
         """As `parse` reads it: what differs from the defaults, and the rank."""
         words = [f"r={self.r}"] + ([f"alpha={self.alpha:g}"] if self.alpha is not None else [])
         words += [f"dropout={self.dropout:g}"] if self.dropout else []
-        words += [name for name in ("rslora", "dora") if getattr(self, name)]
+        words += ["rslora"] if self.rslora else []
         if self.targets != LoRA().targets:
             words.append("targets=" + ",".join(self.targets))
         return ",".join(words)
 
     @classmethod
     def parse(cls, text: str) -> LoRA:
-        """`r=8,alpha=16,dora,targets=*.attn.q,*.mlp.up` → its settings."""
+        """`r=8,alpha=16,rslora,targets=*.attn.q,*.mlp.up` → its settings."""
         values: dict[str, Any] = {}
         names = [field.name for field in dataclasses.fields(cls)]
         for part in re.split(r",(?![^{]*\})", text):  # a comma inside of braces belongs to them
@@ -386,12 +362,11 @@ class LoRA:
                 values["targets"] += (name,)
                 continue
             check_known(name, names, READING_LORA, f"{part!r} in {text!r}")
-            kind: Any = {"r": int, "targets": lambda word: (word,)}.get(name, float)
-            if name in ("rslora", "dora"):
-                kind = {"": True, "true": True, "false": False}.__getitem__
+            kinds: dict[str, Any] = {"r": int, "targets": lambda word: (word,)}
+            kinds["rslora"] = {"": True, "true": True, "false": False}.__getitem__
             try:
-                values[name] = kind(value)
+                values[name] = kinds.get(name, float)(value)
             except (ValueError, KeyError):
-                expected = "r=8,alpha=16,dropout=0.1,dora,targets=*.attn.q"
+                expected = "r=8,alpha=16,dropout=0.1,rslora,targets=*.attn.q"
                 raise UsageError(READING_LORA, f"{part!r} in {text!r}", expected) from None
         return cls(**values)

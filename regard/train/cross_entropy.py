@@ -208,16 +208,21 @@ def linear_cross_entropy(
         fault = f"labels {tuple(labels.shape)} of {labels.dtype} for x {tuple(x.shape)}"
         raise DataError("taking the loss", fault, "a whole number for each row of x")
     if labels.device.type == "cpu" and not torch.compiler.is_compiling():
-        wrong = ((labels >= len(weight)) | ((labels < 0) & (labels != IGNORE))).nonzero()
-        if len(wrong):
-            place = int(wrong[0])
-            fault = f"label {int(labels[place])} at position {place}"
-            wanted = f"0 to {len(weight) - 1}, or {IGNORE} for no loss"
-            raise DataError("taking the loss", fault, wanted)
+        check_labels(labels, len(weight))
     rows = rows or chunk_rows(len(x), len(weight), x.device.type)
     how = Chunks(smoothing, rows + rows % 2 if r_drop else rows, compiled, fp8, r_drop)
     total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)
     return total, plain
+
+
+def check_labels(labels: Tensor, vocab: int) -> None:
+    """Stop at a label outside the vocabulary, before a kernel meets it."""
+    wrong = ((labels != IGNORE) & ((labels < 0) | (labels >= vocab))).nonzero()
+    if len(wrong):
+        row, *column = wrong[0].tolist()
+        place = f"row {row}{f', position {column[0]}' if column else ''}"
+        fault = f"label {int(labels[row, *column])} at {place}"
+        raise DataError("reading labels", fault, f"0 to {vocab - 1}, or {IGNORE} for no loss")
 
 
 def chunk_rows(count: int, vocab: int, device: str) -> int:

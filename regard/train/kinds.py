@@ -88,9 +88,7 @@ class TextKind(RunKind):
         """The ids of the files, each line by itself between control tokens."""
         return text_store(path, files, tokenizer, "line", None, True, *tell)
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Batches of a store: shuffled for training, in order for validation."""
         raise NotImplementedError
 
@@ -130,15 +128,17 @@ class TextKind(RunKind):
         hashes = {name: tag for store in stores for name, tag in store.header["hashes"].items()}
         tags = [digest[:12] for digest in hashes.values()]
         say(f"training on {self.amount(train)}, {tokenizer.size:,} ids")
-        return RunData(
-            tokenizer,
-            self.source(plan, train, tokenizer, True, say),
-            None if valid is None else self.source(plan, valid, tokenizer, False, say),
-            {"data": tags, "tokenizer": fingerprint(tokenizer)[:12]},
-            hashes,
-            {"train": self.amount(train), "valid": None if valid is None else self.amount(valid)},
-            train if valid is None else valid,
-        )
+        source = self.source(plan, train, tokenizer, True)
+        checks = None if valid is None else self.source(plan, valid, tokenizer, False)
+        for left in filter(None, (getattr(each, "left_out", 0) for each in (source, checks))):
+            say(f"left out: {left:,} pairs with a side over {plan.train.length} tokens")
+        known = {"data": tags, "tokenizer": fingerprint(tokenizer)[:12]}
+        sizes = {
+            "train": self.amount(train),
+            "valid": None if valid is None else self.amount(valid),
+        }
+        held = train if valid is None else valid
+        return RunData(tokenizer, source, checks, known, hashes, sizes, held)
 
     def find_tokenizer(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> Tokenizer:
         """The run's own tokenizer if it is there, else the one asked for, learnt or opened."""
@@ -255,9 +255,7 @@ class LM(TextKind):
         end = tokenizer.specials.get("eos") if several else None
         return text_store(path, files, tokenizer, "line" if lines else "file", end, False, *tell)
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Windows of the stream, the stream itself, or lines side by side."""
         config, seed = plan.train, plan.seed if train else None
         rows = config.batch_tokens // config.length
@@ -286,9 +284,7 @@ class MLM(TextKind):
     model = "an encoder that predicts masked tokens"
     roles, wrap, needs = ("pad", "unk", "cls", "sep", "mask"), "cls-sep", ("mask",)
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Lines side by side, some of their tokens hidden."""
         config, specials = plan.train, tokenizer.specials
         share, control = plan.data.mask, specials.values()
@@ -318,16 +314,11 @@ class Seq2Seq(TextKind):
         """The ids of sentence pairs."""
         return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Pairs of like length together."""
         config, end, seed = plan.train, tokenizer.specials["eos"], plan.seed if train else None
         rows = store, config.batch_tokens, tokenizer.specials.get("pad", end), end, seed
-        buckets = Buckets(*rows, limit=config.length, even=train and config.compile)
-        if buckets.left_out:
-            say(f"left out: {buckets.left_out:,} pairs with a side over {config.length} tokens")
-        return buckets
+        return Buckets(*rows, limit=config.length, even=train and config.compile)
 
     def texts(self, plan: RunPlan) -> Iterator[str]:
         """Both sides, or the target where the source has a tokenizer of its own."""

@@ -113,19 +113,6 @@ def token_logprobs(model: Model, hidden: Tensor, labels: Tensor) -> Tensor:
     return torch.zeros(labels.shape, device=labels.device).masked_scatter(kept, right)
 
 
-def check_labels(labels: Tensor, vocab: int) -> None:
-    """Stop at a label outside the vocabulary, before a kernel meets it."""
-    wrong = ((labels != IGNORE) & ((labels < 0) | (labels >= vocab))).nonzero()
-    if len(wrong):
-        row, *column = wrong[0].tolist()
-        place = f"row {row}{f', position {column[0]}' if column else ''}"
-        raise DataError(
-            "reading labels",
-            f"label {int(labels[row, *column])} at {place}",
-            f"0 to {vocab - 1}, or {IGNORE} for no loss",
-        )
-
-
 class Objective(nn.Module):
     """A loss as a module: what is spread over processes must be called as one."""
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from regard.core.block import Block
 from regard.core.position import Learned
-from regard.errors import check_known
 from regard.train.config import TrainConfig
 from regard.train.distributed import whole
 
@@ -125,40 +124,19 @@ def orthogonal(x: Tensor) -> Tensor:
 
 # Learning rates ---------------------------------------------------------------------------------
 
-Schedule = Callable[[int], float]
-"""Step, counted from 1 → factor on the peak rate."""
 
+def rate_at(schedule: str, step: int, warm_up: int, steps: int, floor: float = 0.1) -> float:
+    """The factor on the peak rate at a step, counted from 1: a linear warm-up, then …
 
-def constant(warm_up: int, steps: int, floor: float) -> Schedule:
-    """Linear warm-up, then the peak."""
-    return lambda step: min(1.0, step / max(warm_up, 1))
-
-
-def inverse_sqrt(warm_up: int, steps: int, floor: float) -> Schedule:
-    """Linear warm-up, then ∝ 1 / sqrt(step) (Vaswani 2017, 5.3); the peak is at `warm_up`."""
-    turn = max(warm_up, 1)
-    return lambda step: min(step / turn, (turn / step) ** 0.5)
-
-
-def cosine(warm_up: int, steps: int, floor: float) -> Schedule:
-    """Linear warm-up, then half a cosine down to `floor` at the last step."""
-
-    def rate(step: int) -> float:
-        if step <= warm_up:
-            return step / max(warm_up, 1)
-        done = min(1.0, (step - warm_up) / max(steps - warm_up, 1))
-        return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done))
-
-    return rate
-
-
-SCHEDULES = {"constant": constant, "inverse_sqrt": inverse_sqrt, "cosine": cosine}
-
-
-def build_schedule(name: str, warm_up: int, steps: int, floor: float = 0.1) -> Schedule:
-    """The schedule called `name`."""
-    check_known(name, SCHEDULES, "choosing a schedule")
-    return SCHEDULES[name](warm_up, steps, floor)
+    constant: the peak; inverse_sqrt: ∝ 1 / sqrt(step) (Vaswani 2017, 5.3); cosine: half a cosine
+    down to `floor` at the last step.
+    """
+    if step <= warm_up or schedule == "constant":
+        return min(1.0, step / max(warm_up, 1))
+    if schedule == "inverse_sqrt":
+        return float((max(warm_up, 1) / step) ** 0.5)
+    done = min(1.0, (step - warm_up) / max(steps - warm_up, 1))
+    return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * done))
 
 
 # Weights and gradients --------------------------------------------------------------------------

@@ -201,23 +201,21 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
         with settings(seed=before.get("seed") or 0):
             call_again(getattr(regard.train, name), config | {"out": folder})
         return
-    rooms = dict.fromkeys(("lm", "mlm", "seq2seq", "image", "graph"), "train")
-    rooms |= dict.fromkeys(("classify", "tag", "regress"), "tune")
-    if config["kind"] not in rooms:
-        raise DataError(doing, f"kind = {config['kind']!r}", f"one of {', '.join(rooms)}")
+    named = (vars(room).get(config["kind"]) for room in (regard.train, regard.tune))
+    runs = [f for f in named if callable(f) and "toml" in inspect.signature(f).parameters]
+    if not runs:
+        raise DataError(doing, f"kind = {config['kind']!r}", "a kind of run that regard has")
     lines = [f"{key} = {to_toml(value)}\n" for key, value in config.items()]
     draft.write_text("".join(lines), encoding="utf-8")
     with settings(device=config["device"], seed=config["seed"]):
-        room = getattr(regard, rooms[config["kind"]])
-        getattr(room, config["kind"])(out=folder, toml=draft)
+        runs[0](out=folder, toml=draft)
 
 
 def call_again(function: Callable[..., Any], config: dict[str, Any]) -> Any:
     """Call a public function with the arguments of a receipt; a dataclass is written as fields."""
     hints = hints_of(inspect.unwrap(function))
-    return function(
-        **{
-            name: hints[name].__origin__(**value) if isinstance(value, dict) else value
-            for name, value in config.items()
-        }
-    )
+    named = {
+        name: hints[name].__origin__(**value) if isinstance(value, dict) else value
+        for name, value in config.items()
+    }
+    return function(**named)

@@ -117,6 +117,10 @@ class DryRun(Result):
     settings: RunSettings = shown(json=False)
 
 
+Trained = Run | DryRun | RunSettings
+"""A run; with `dry_run` what it would take, with `print_config` its settings."""
+
+
 @dataclass(frozen=True)
 class Kill(Row):
     """How one process was ended."""

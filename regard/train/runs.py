@@ -401,10 +401,8 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
     means = ITEM * (2 * trained - sum(p.numel() for p in matrices))
     keep, saved = max(train.keep, train.average), params if text is None else trained
     one, most = disk_of(ITEM * saved, means, keep)
-    attends, epochs = (
-        config.decoder or config.encoder,
-        train.steps * train.accumulate / max(batches, 1),
-    )
+    attends = config.decoder or config.encoder
+    epochs = train.steps * train.accumulate / max(batches, 1)
     there = next(p for p in (plan.folder, *plan.folder.absolute().parents) if p.exists())
     return DryRun(
         config=plan.settings.values,

@@ -292,9 +292,8 @@ def decide_text(settings: RunSettings, kind: str) -> None:
     if train.metric != "loss" and (train.metric, kind) != ("bleu", "seq2seq"):
         problem = f"metric = {train.metric} for `train {kind}`"
         raise UsageError(DOING, problem, "loss; seq2seq translates")
-    if kind != "seq2seq" and train.batch_tokens < train.length:
-        problem = f"batch_tokens = {train.batch_tokens}, fewer than length = {train.length}"
-        raise UsageError(DOING, problem, "room for one window", "raise one or lower the other")
+    if kind != "seq2seq":
+        check_window(values)
     check_recurrent(values)
 
 
@@ -313,12 +312,21 @@ def begin_with(
 ) -> None:
     """Make the path of the model that a run begins with whole, and refuse what is its `own`."""
     values = settings.values
+    if values["init"] is None:
+        raise UsageError(DOING, "no model to begin with", "one to adapt", "--model FOLDER")
     init, known = find_model(values, "init"), known_settings(config)
     for name in (*own, "preset", "vocab", "tokens"):
         if values[name] not in (known[name][1], init if name == "tokens" else None):
             problem = f"{name} = {values[name]} ({settings.origins[name]}) with init"
             raise UsageError(DOING, problem, f"the {name} of {init}", f"leave {name} out")
     put(settings, "tokens", init, "init")
+
+
+def check_window(values: Mapping[str, Any]) -> None:
+    """A batch must hold a window at least."""
+    if values["batch_tokens"] < values["length"]:
+        problem = f"batch_tokens = {values['batch_tokens']}, fewer than length = {values['length']}"
+        raise UsageError(DOING, problem, "room for one window", "raise one or lower the other")
 
 
 def check_recurrent(values: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ from regard.native.gpu import expect_many_shapes
 from regard.train import checkpoint, objectives, optim
 from regard.train.config import FREE, TrainConfig
 from regard.train.cpu import train_on_cpu
-from regard.train.cross_entropy import IGNORE
+from regard.train.cross_entropy import IGNORE, check_labels
 from regard.train.distributed import World, exchanging, gather, part_of, spread, whole_model
 from regard.train.fp8 import use_fp8
 from regard.train.results import METRICS, read_metrics
@@ -165,9 +165,6 @@ class Trainer:
         # Sharding replaces the parameters, so it comes before what holds them.
         self.loss = spread(self.objective, self.world, config.shard)
         self.optimizer = optim.build_optimizer(job.model, config, job.rates)
-        self.rate = optim.build_schedule(
-            config.schedule, config.warm_up, config.steps, config.floor
-        )
         self.mean = optim.Mean(job.model, config.ema) if config.ema else None
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "fp16")
         self.state, self.carry = RunState(), Carry(job.model)
@@ -192,7 +189,7 @@ class Trainer:
         """Batch, labels and `extra=` where the model is; a wrong label stops here, on the host."""
         size, labels = self.model.config.head.size, examples.labels
         if size is not None and not labels.is_floating_point():
-            objectives.check_labels(labels, size)
+            check_labels(labels, size)
         batch = Batch(**examples.parts()).to(self.device)
         extra = {n: x.to(self.device, non_blocking=True) for n, x in examples.extra.items()}
         labels = labels.to(self.device, non_blocking=True)
@@ -202,13 +199,12 @@ class Trainer:
         """One optimizer step over micro-batches; the loss weighs every token alike (#50)."""
         config, state = self.config, self.state
         total = max(1, sum(examples.tokens for examples in micro))
-        coming, rule = state.step + 1, self.rate
+        coming, last, warm_up = state.step + 1, config.steps, config.warm_up
         if config.minutes is not None and state.seconds:  # the time that is left says how many
             last = round(coming * 60 * config.minutes / state.seconds)  # steps there will be
             last = min(config.steps, max(coming, last))
             warm_up = min(config.warm_up, last // 5)
-            rule = optim.build_schedule(config.schedule, warm_up, last, config.floor)
-        rate = config.lr * rule(coming)
+        rate = config.lr * optim.rate_at(config.schedule, coming, warm_up, last, config.floor)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
         sums = {name: torch.zeros((), device=self.device) for name in ("loss", "nll")}
@@ -521,11 +517,9 @@ class Trainer:
         return path
 
     def newest(self) -> Path | None:
-        """The newest whole checkpoint; what was wrong with newer ones is said."""
+        """The newest whole checkpoint; what a killed process left is cleared away."""
         checkpoint.clear_leftovers(self.checkpoints)
-        path, wrong = checkpoint.find_checkpoint(self.checkpoints)
-        for fault in wrong:
-            self.job.say(f"left aside: {fault}")
+        path = checkpoint.find_checkpoint(self.checkpoints, self.job.say)
         if path is None:
             cut_metrics(self.job.folder, 0)
         return path

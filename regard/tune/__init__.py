@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from regard.train import TRAINING, Toml, Trained, Training
+from regard.train import TRAINING, Toml, Training
 from regard.train.config import BelowOne, DataConfig, LoRA
+from regard.train.results import Trained
 from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
 from regard.tune.results import Merged, Prediction
-from regard.verbs import FLAT, File, Files, ModelLike, Precision, takes, verb
+from regard.verbs import FLAT, File, Files, ModelLike, Precision, extends, takes, verb
 
 HEAD, PREFERENCE, POLICY = HeadTuning(), PreferenceConfig(), PolicyConfig()
 
@@ -120,20 +121,8 @@ def regress(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-def sft(
-    files: Files | None = None,
-    *,
-    model: File | None = None,
-    dev: Files | None = None,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    config: Training = TRAINING,
-    holdout: BelowOne | None = None,
-    lora: LoRA | str | None = None,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@extends(classify, "head")
+def sft(*args: Any, **named: Any) -> Trained:
     """Teach a decoder to answer, by prompts with answers (supervised fine-tuning).
 
     JSONL, CSV or TSV with prompt and answer, with instruction, input and output, or with messages:
@@ -159,7 +148,7 @@ def sft(
         $ regard tune sft chats.jsonl --model folder --out run --lr 1e-5 --length 512
         $ regard tune sft --resume run
     """
-    return _tune("sft", **locals())
+    return _tune("sft", *args, **named)
 
 
 @verb
@@ -193,20 +182,9 @@ def reward(*args: Any, **named: Any) -> Trained:
 
 
 @verb
+@extends(sft)
 def dpo(
-    files: Files | None = None,
-    *,
-    model: File | None = None,
-    dev: Files | None = None,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    config: Training = TRAINING,
-    holdout: BelowOne | None = None,
-    preference: Annotated[PreferenceConfig, FLAT] = PREFERENCE,
-    lora: LoRA | str | None = None,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
+    *args: Any, preference: Annotated[PreferenceConfig, FLAT] = PREFERENCE, **named: Any
 ) -> Trained:
     """Teach a decoder which of two answers is better, without a reward model (DPO, IPO, cDPO).
 
@@ -233,25 +211,12 @@ def dpo(
         $ regard tune dpo pairs.jsonl --model folder --out run --loss ipo --beta 0.2
         $ regard tune dpo --resume run
     """
-    return _tune("dpo", **locals())
+    return _tune("dpo", *args, preference=preference, **named)
 
 
 @verb
-def ppo(
-    files: Files | None = None,
-    *,
-    model: File | None = None,
-    dev: Files | None = None,
-    out: str | Path | None = None,
-    resume: str | Path | None = None,
-    config: Training = TRAINING,
-    holdout: BelowOne | None = None,
-    policy: Annotated[PolicyConfig, FLAT] = POLICY,
-    lora: LoRA | str | None = None,
-    toml: Toml = None,
-    print_config: bool = False,
-    dry_run: bool = False,
-) -> Trained:
+@extends(sft)
+def ppo(*args: Any, policy: Annotated[PolicyConfig, FLAT] = POLICY, **named: Any) -> Trained:
     """Teach a decoder by rewards of its own answers (PPO, with a value head and GAE).
 
     The policy is the model with its adapter, which is held to the model without. The reward is a
@@ -279,7 +244,7 @@ def ppo(
         $ regard tune ppo prompts.jsonl --reward reward/final --model folder --target-kl 5
         $ regard tune ppo --resume run
     """
-    return _tune("ppo", **locals())
+    return _tune("ppo", *args, policy=policy, **named)
 
 
 @verb

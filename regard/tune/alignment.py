@@ -34,7 +34,7 @@ from regard.train.data import RunData, RunPlan, Say
 from regard.train.kinds import LM
 from regard.train.objectives import Loss, token_logprobs
 from regard.train.results import Run, RunSettings
-from regard.train.settings import begin_with, find_data
+from regard.train.settings import begin_with, check_window, find_data
 from regard.train.trainer import LOW
 from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
@@ -58,15 +58,9 @@ class SFT(LM):
 
     def decide(self, settings: RunSettings) -> None:
         """A model to begin with, and files."""
-        values = settings.values
-        if values["init"] is None:
-            doing, fix = f"configuring `tune {self.name}`", "--model FOLDER"
-            raise UsageError(doing, "no model", "the model to begin with", fix)
         begin_with(settings)
         find_data(settings, f"tune {self.name}")
-        if values["batch_tokens"] < values["length"]:
-            problem = f"batch_tokens = {values['batch_tokens']}, length = {values['length']}"
-            raise UsageError("configuring a run", problem, "room for one row", "raise the first")
+        check_window(settings.values)
 
     def store(
         self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Any
@@ -77,9 +71,7 @@ class SFT(LM):
         kind = "prompts" if drawn else self.name
         return instruction_store(path, files, tokenizer, kind, length, tell)
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Prompts with their answers, side by side in rows."""
         rows, seed = plan.train.batch_tokens // plan.train.length, plan.seed if train else None
         return Packed(store, plan.train.length, rows, seed)
@@ -106,9 +98,7 @@ class RewardModel(SFT):
 
     name, unit, beside, rate = "reward", "prompts", ("head.*",), 1e-5
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """A row for each prompt, with all its answers."""
         rows = plan.train.batch_tokens // (plan.train.length * (store.sides - 1))
         return Comparisons(store, rows, plan.seed if train else None, ends=self.name == "reward")
@@ -177,9 +167,7 @@ class PPO(SFT):
             values["reward"] = str(Path(values["reward"]).resolve())
         values["workers"] = 0
 
-    def source(
-        self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool, say: Say
-    ) -> Source:
+    def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Rollouts; those of held-out prompts are for the end."""
         files = plan.files if train else plan.data.valid or plan.files
         chat = find_template(tokenizer) is not None
@@ -187,11 +175,13 @@ class PPO(SFT):
         said = said[: len(store)] if train else said[-len(store) :]
         ids = [store[n].tolist() for n in range(len(store))]
         prompts = list(zip(said, ids, strict=True))
-        return Rollouts(prompts, plan.own, self.value, plan.seed, say)
+        return Rollouts(prompts, plan.own, self.value, plan.seed)
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Prompts to learn from, and others to measure with."""
         data = super().prepare(plan, folder, say, progress)
+        assert isinstance(data.train, Rollouts)
+        data.train.say = say
         return replace(data, valid=None, held=data.valid or data.train)
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:

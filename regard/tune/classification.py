@@ -42,16 +42,9 @@ from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.objectives import Compiling, Loss, compiled_once, token_loss
 from regard.train.results import RunSettings
 from regard.train.settings import begin_with, decide_steps, find_data, make_config
+from regard.tune import prediction
 from regard.tune.config import HeadTuning
-from regard.tune.prediction import (
-    PROBLEMS,
-    Collate,
-    Task,
-    encode_texts,
-    read_examples,
-    run_rows,
-    word_columns,
-)
+from regard.tune.prediction import Collate, Task, run_rows, word_columns
 
 USUAL = {"lr": 5e-5, "beta2": 0.999, "weight_decay": 0.01, "dropout": 0.1, "floor": 0.0}
 USUAL |= {"length": 512}
@@ -211,8 +204,8 @@ def with_head(kit: Kit, own: HeadTuning, architecture: str, task: Task, seed: in
             tuned.config["pad_token_id"] = specials.get("pad", specials.get("eos"))
     tuned.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
     tuned.config["label2id"] = {label: n for n, label in enumerate(task.names)}
-    if task.kind in PROBLEMS:
-        tuned.config["problem_type"] = PROBLEMS[task.kind]
+    if task.kind in prediction.PROBLEMS:
+        tuned.config["problem_type"] = prediction.PROBLEMS[task.kind]
     if task.kind == "regress":  # what its scores are times and plus
         tuned.config |= {"label_mean": task.mean, "label_std": task.spread}
     return tuned
@@ -264,7 +257,9 @@ class HeadKind(RunKind):
     def read(self, own: HeadTuning, files: Sequence[str]) -> list[LabelledText]:
         """The labelled texts, or sentences, of files."""
         kind = "several" if own.several else self.name
-        parts = (read_examples(path, kind, own.text, own.label) for path in find_files(files))
+        parts = (
+            prediction.read_examples(path, kind, own.text, own.label) for path in find_files(files)
+        )
         return [example for part in parts for example in part]
 
     # Settings -----------------------------------------------------------------------------------
@@ -279,8 +274,6 @@ class HeadKind(RunKind):
         """Steps from epochs; files and model must be there."""
         values, doing = settings.values, f"tuning for `{self.name}`"
         find_data(settings, f"tune {self.name}")
-        if values["init"] is None:
-            raise UsageError(doing, "no model to begin with", "--model FOLDER")
         begin_with(settings)
         own: Any = make_config(settings, self.config)
         known, metric = ("loss", *self.metrics), values["metric"]
@@ -321,17 +314,15 @@ class HeadKind(RunKind):
         limit = max_tokens_of(kit, f"tuning {kit.path}", asked=plan.train.length)
 
         def encode(examples: list[LabelledText], seed: int | None) -> LabelledRows:
-            """Ids and labels; texts that are too long are cut or left out, counted."""
-            rows, long = encode_texts(tokenizer, [e.text for e in examples], limit)
+            """Ids and labels; texts that are too long are cut, counted."""
+            rows, long = prediction.encode_texts(tokenizer, [e.text for e in examples], limit)
             if long:
-                done = "cut at their end" if own.long == "cut" else "left out"
-                say(f"{done}: {len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens")
-            kept = [n for n in range(len(rows)) if own.long == "cut" or n not in long]
-            if not kept:
-                raise DataError("encoding texts", "all of them are too long", "some that fit")
-            answers = [label_of(examples[n], task, rows[n], tokenizer) for n in kept]
+                cut = f"{len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens"
+                say(f"cut at their end: {cut}")
+            pairs = zip(examples, rows, strict=True)
+            answers = [label_of(example, task, row, tokenizer) for example, row in pairs]
             collate = partial(id_batch, pad=tokenizer.specials.get("pad", 0))
-            return LabelledRows([rows[n] for n in kept], answers, own.rows, collate, seed)
+            return LabelledRows(rows, answers, own.rows, collate, seed)
 
         source, checked = encode(train, plan.seed), encode(valid, None) if valid else None
         seen = {tuple(row) for row in source.ids}

@@ -36,8 +36,6 @@ class HeadTuning(Config):
     """classify, regress: weight of ½ ‖W‖² of the scores in the loss; sklearn's 1 / (C · texts)."""
     layer_rate: Annotated[float, Bound(0, 1, "above 0, at most 1", above=True)] = 1.0
     """Learning rate of a block as a share of that of the block above it."""
-    long: Literal["cut", "drop"] = "cut"
-    """Texts of more than --length tokens: cut at their end, or left out; counted either way."""
     rows: Count = 32
     """Texts of a batch."""
     epochs: Amount | None = None

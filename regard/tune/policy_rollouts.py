@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.ambient import note
 from regard.data.order import shuffled
 from regard.data.windows import IGNORED, Examples, check_index
 from regard.decode.loop import search_kit
@@ -147,11 +148,12 @@ class Rollouts:
     reward: Reward
     autocast: Autocast = nullcontext
 
+    say: Say = staticmethod(note)
+
     def __init__(
-        self, prompts: Sequence[Prompt], config: PolicyConfig, value: bool, seed: int, say: Say
+        self, prompts: Sequence[Prompt], config: PolicyConfig, value: bool, seed: int
     ) -> None:
-        self.prompts, self.config, self.value = prompts, config, value
-        self.seed, self.say = seed, say
+        self.prompts, self.config, self.value, self.seed = prompts, config, value, seed
         self.drawn: dict[str, Tensor] = {}
         """The rollout: rows first, each with the weight `beta` of its divergence; and `epoch`."""
 

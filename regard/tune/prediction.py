@@ -12,13 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import current, note
-from regard.data.labelled_texts import (
-    LabelledText,
-    read_labelled,
-    read_number,
-    read_tagged,
-    sort_classes,
-)
+from regard.data import labelled_texts
+from regard.data.labelled_texts import LabelledText, read_number
 from regard.errors import DataError, UsageError
 from regard.evaluate.classification_scores import score_classes, score_numbers
 from regard.evaluate.results import ClassScores, NumberScores
@@ -81,8 +76,10 @@ def read_examples(
 ) -> Iterator[LabelledText]:
     """The texts, or sentences, of a file for a kind of task."""
     if kind == "tag":
-        return read_tagged(path, label, labelled=labelled)
-    return read_labelled(path, text, label, several=kind == "several", labelled=labelled)
+        return labelled_texts.read_tagged(path, label, labelled=labelled)
+    return labelled_texts.read_labelled(
+        path, text, label, several=kind == "several", labelled=labelled
+    )
 
 
 @torch.no_grad()
@@ -174,7 +171,7 @@ def score_answers(
 ) -> ClassScores:
     """Figures of probabilities, (C,) or (W, C) each; `labels` have the numbers of their texts."""
     new = {label for _, label in labels if label not in task.names}
-    names = task.names + sort_classes(list(new))
+    names = task.names + labelled_texts.sort_classes(list(new))
     numbers = {name: n for n, name in enumerate(names)}
     chances = torch.cat([answer.view(-1, len(task.names)) for answer in answers])
     chances = F.pad(chances, (0, len(new)))

@@ -26,7 +26,7 @@ def test_an_unknown_architecture(here, decoder):
     config = json.loads((decoder / "config.json").read_text())
     (decoder / "config.json").write_text(json.dumps(config | {"architectures": ["GPT2LMHead"]}))
     code, _, err = here("info", decoder)
-    assert code == 3 and "'GPT2LMHead'" in err and "nearest is GPT2LMHeadModel" in err
+    assert code == 3 and "'GPT2LMHead'" in err and "did you mean GPT2LMHeadModel" in err
 
 
 @pytest.mark.parametrize("verb", ["info", "check"])

@@ -347,7 +347,7 @@ def test_a_run_that_carries_reads_streams(tmp_path):
         return RunPlan(None, LM_RUN, (), *rest)
 
     made = [
-        LM_RUN.source(plan(carry), store, tokens, train, print)
+        LM_RUN.source(plan(carry), store, tokens, train)
         for carry in (True, False)
         for train in (True, False)
     ]

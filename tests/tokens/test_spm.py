@@ -156,7 +156,7 @@ def test_saved_folder_is_the_same(t5, tmp_path):
 
 def test_missing_library_names_the_extra(t5, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
-    with pytest.raises(RegardError, match=r"pip install regard\[spm\]"):
+    with pytest.raises(RegardError, match=r"pip install 'regard\[spm\]'"):
         open_tokenizer(t5)
 
 

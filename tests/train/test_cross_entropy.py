@@ -121,7 +121,7 @@ def test_chunks_stay_below_the_limit(count, vocab):
 def test_a_label_outside_the_range_is_named_with_its_place(wrong):
     x, w = torch.randn(6, 4), torch.randn(7, 4)
     labels = torch.tensor([0, 1, IGNORE, wrong, 6, 2])
-    with pytest.raises(DataError, match=f"label {wrong} at position 3") as caught:
+    with pytest.raises(DataError, match=f"label {wrong} at row 3") as caught:
         linear_cross_entropy(x, w, None, labels)
     assert "0 to 6" in caught.value.expected
 

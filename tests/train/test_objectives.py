@@ -15,8 +15,8 @@ from regard.model.config import HeadConfig
 from regard.model.model import Model
 from regard.model.presets import gpt2, recurrent_lm, transformer, vit
 from regard.model.recurrent import Recurrent
-from regard.train.cross_entropy import IGNORE
-from regard.train.objectives import check_labels, token_loss
+from regard.train.cross_entropy import IGNORE, check_labels
+from regard.train.objectives import token_loss
 from regard.train.trainer import with_dropout
 from tests.train.runs import make_parts
 

@@ -6,18 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from regard.errors import UsageError
 from regard.model.model import Model
 from regard.model.presets import gpt2
 from regard.train.config import TrainConfig
 from regard.train.optim import (
-    SCHEDULES,
     Mean,
     build_optimizer,
-    build_schedule,
     clip,
     first_bad,
     orthogonal,
+    rate_at,
 )
 
 
@@ -120,23 +118,18 @@ def test_muon_moves_matrices_as_torch_does_and_the_rest_as_adamw_does():
 @pytest.mark.parametrize(("step", "rate"), [(4000, 6.99e-4), (1, 1.747e-7), (100_000, 1.398e-4)])
 def test_the_values_of_2017(step, rate):
     peak = 512**-0.5 * 4000**-0.5
-    made = peak * build_schedule("inverse_sqrt", 4000, 100_000)(step)
+    made = peak * rate_at("inverse_sqrt", step, 4000, 100_000)
     assert made == pytest.approx(rate, rel=5e-4)
     assert made == pytest.approx(512**-0.5 * min(step**-0.5, step * 4000**-1.5), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ["constant", "inverse_sqrt", "cosine"])
 def test_all_warm_up_to_the_peak_and_stay_positive(name):
-    rate = build_schedule(name, 10, 100, 0.1)
-    assert rate(5) == pytest.approx(0.5) and rate(10) == pytest.approx(1.0)
-    assert all(0 < rate(step) <= 1 for step in range(1, 101))
+    rates = [rate_at(name, step, 10, 100) for step in range(1, 101)]
+    assert rates[4] == pytest.approx(0.5) and rates[9] == pytest.approx(1.0)
+    assert all(0 < rate <= 1 for rate in rates)
 
 
 def test_a_cosine_ends_at_the_floor():
-    assert build_schedule("cosine", 10, 100, 0.1)(100) == pytest.approx(0.1)
-    assert build_schedule("cosine", 0, 5, 0.0)(5) == pytest.approx(0, abs=1e-12)
-
-
-def test_an_unknown_name_has_a_neighbour():
-    with pytest.raises(UsageError, match="did you mean cosine"):
-        build_schedule("cosin", 1, 2)
+    assert rate_at("cosine", 100, 10, 100, 0.1) == pytest.approx(0.1)
+    assert rate_at("cosine", 5, 0, 5, 0.0) == pytest.approx(0, abs=1e-12)

@@ -48,7 +48,7 @@ def make_rollouts(kit: Kit, config: PolicyConfig, value: bool, judged=reward) ->
     attach(kit.model, LoRA(r=4))
     if value:
         add_value_head(kit.model)
-    source = Rollouts([("a", kit.tokenizer.encode("a"))], config, value, 0, lambda text: None)
+    source = Rollouts([("a", kit.tokenizer.encode("a"))], config, value, 0)
     source.kit, source.reward = kit, judged
     return source
 
@@ -88,7 +88,7 @@ def test_a_rollout_is_drawn_once_and_restored(bandit):
     with torch.no_grad():
         for weight in bandit.model.parameters():
             weight.add_(0.1)
-    resumed = Rollouts(source.prompts, config, True, 0, print)
+    resumed = Rollouts(source.prompts, config, True, 0)
     resumed.restore({name: tensor.clone() for name, tensor in source.tensors().items()})
     assert torch.equal(resumed.batch(0, 3).labels, batches[3].labels)
     for name, tensor in batches[3].extra.items():
