@@ -327,6 +327,8 @@ class LoRA(Config):
     """On what A reads, in training."""
     rslora: bool = False
     """Scale by alpha / √r, which keeps large ranks learning (Kalajdzievski 2023)."""
+    dora: bool = False
+    """Train the length of each row of W apart from its direction (DoRA, Liu 2024)."""
 
     def __post_init__(self) -> None:
         targets = (self.targets,) if isinstance(self.targets, str) else tuple(self.targets)
@@ -346,7 +348,7 @@ class LoRA(Config):
         """As `parse` reads it: what differs from the defaults, and the rank."""
         words = [f"r={self.r}"] + ([f"alpha={self.alpha:g}"] if self.alpha is not None else [])
         words += [f"dropout={self.dropout:g}"] if self.dropout else []
-        words += ["rslora"] if self.rslora else []
+        words += [name for name in ("rslora", "dora") if getattr(self, name)]
         if self.targets != LoRA().targets:
             words.append("targets=" + ",".join(self.targets))
         return ",".join(words)
@@ -363,10 +365,10 @@ class LoRA(Config):
                 continue
             check_known(name, names, READING_LORA, f"{part!r} in {text!r}")
             kinds: dict[str, Any] = {"r": int, "targets": lambda word: (word,)}
-            kinds["rslora"] = {"": True, "true": True, "false": False}.__getitem__
+            kinds["rslora"] = kinds["dora"] = {"": True, "true": True, "false": False}.__getitem__
             try:
                 values[name] = kinds.get(name, float)(value)
             except (ValueError, KeyError):
-                expected = "r=8,alpha=16,dropout=0.1,rslora,targets=*.attn.q"
+                expected = "r=8,alpha=16,dropout=0.1,dora,targets=*.attn.q"
                 raise UsageError(READING_LORA, f"{part!r} in {text!r}", expected) from None
         return cls(**values)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS, SHAPE = "adapter_config.json", "adapter_model.safetensors", "config.json"
 PREFIX = "base_model.model."
-A, B = ".lora_A.weight", ".lora_B.weight"
+A, B, MAGNITUDE = ".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"
 NOTE = "regard"  # the key of the metadata
 TASKS = {
     "CausalLM|LMHead": "CAUSAL_LM",
@@ -52,7 +52,7 @@ TASKS = {
 }
 """Parts of the names of architectures → what PEFT calls their tasks."""
 UNKNOWN = (
-    *("lora_bias", "use_dora", "use_qalora", "use_bdlora", "velora_config", "monteclora_config"),
+    *("lora_bias", "use_qalora", "use_bdlora", "velora_config", "monteclora_config"),
     *("arrow_config", "kasa_config", "layer_replication", "target_parameters"),
     *("trainable_token_indices", "alora_invocation_tokens", "megatron_config"),
 )
@@ -135,9 +135,10 @@ def write_adapter(
     for place in places:
         lows = [held.get(path) for path in place.ours]
         if some := next(filter(None, lows), None):
-            a, b = join_parts([model.get_submodule(path) for path in place.ours], lows)
-            tensors |= {PREFIX + place.theirs + A: a, PREFIX + place.theirs + B: b}
-            r = len(a)
+            parts = join_parts([model.get_submodule(path) for path in place.ours], lows)
+            ends = zip((A, B, MAGNITUDE), parts, strict=True)
+            tensors |= {PREFIX + place.theirs + end: x for end, x in ends if x is not None}
+            r = len(parts[0])
             alpha = some.scale * (r**0.5 if some.rslora else r)
             ranks[place.theirs] = r, float(f"{alpha:.12g}")
     parameters = dict(model.named_parameters())
@@ -160,6 +161,7 @@ def write_adapter(
         "lora_alpha": alpha,
         "lora_dropout": first.dropout,
         "use_rslora": first.rslora,
+        "use_dora": first.magnitude is not None,
         "bias": "none",
         "fan_in_fan_out": any(TRANSPOSE in p.move.ops for p in places if p.theirs in ranks),
         "target_modules": shorten(ranks, [p.theirs for p in places if p.theirs not in ranks]),
@@ -178,11 +180,13 @@ def write_adapter(
 
 def join_parts(maps: list[Any], lows: list[Any]) -> Parts:
     """The adapters of a place as one: A under each other, B as blocks, maps without one as zero."""
-    blocks = [
-        linear.weight.new_zeros(linear.out_features, 0) if low is None else low.b
-        for linear, low in zip(maps, lows, strict=True)
-    ]
-    return torch.cat([low.a for low in lows if low is not None]), torch.block_diag(*blocks)
+    blocks, lengths = list[Tensor](), list[Tensor | None]()
+    for linear, low in zip(maps, lows, strict=True):
+        blocks.append(linear.weight.new_zeros(linear.out_features, 0) if low is None else low.b)
+        lengths.append(torch.linalg.norm(linear.weight, dim=1) if low is None else low.magnitude)
+    dora = [length for length in lengths if length is not None]
+    a = torch.cat([low.a for low in lows if low is not None])
+    return a, torch.block_diag(*blocks), torch.cat(dora) if len(dora) == len(maps) else None
 
 
 def shorten(chosen: dict[str, Any], others: list[str]) -> list[str]:
@@ -226,7 +230,7 @@ def read_adapter(folder: Path) -> AdapterFolder:
         wrong.append("init_lora_weights")  # these change the weights of the base
     if wrong:
         fault = ", ".join(f"{key} = {config.get(key)!r}" for key in wrong)
-        raise DataError(doing, fault, "LoRA or rsLoRA", "merge it into its base with PEFT")
+        raise DataError(doing, fault, "LoRA, rsLoRA or DoRA", "merge it into its base with PEFT")
     read_shapes(folder / WEIGHTS)  # which says that a file was cut
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         text = (file.metadata() or {}).get(NOTE)
@@ -312,7 +316,7 @@ def put_adapter(
     for place in places_of(model, binding):
         key = PREFIX + place.theirs
         if key + A in rest and key + B in rest and place.ours != [lora.HEAD]:
-            whole = rest.pop(key + A), rest.pop(key + B)
+            whole = rest.pop(key + A), rest.pop(key + B), rest.pop(key + MAGNITUDE, None)
             attached = [p for p in place.ours if origin is None or p in origin["linears"]]
             how = scale_of(config, place.theirs, len(whole[0])), dropout, rslora
             split = split_parts(place, attached, whole, origin is not None)
@@ -349,13 +353,14 @@ def scale_of(config: dict[str, Any], theirs: str, r: int) -> float:
 
 def split_parts(place: Place, attached: list[str], parts: Parts, blocks: bool) -> list[Parts]:
     """Those of each map of a place: its rows of B, or its block where we wrote them."""
-    (a, b), split = parts, []
+    (a, b, magnitude), split = parts, []
     for number, path in enumerate(attached):
         row, many = place.ours.index(path), len(place.ours)
         own, block = a, b.chunk(many)[row]
         if blocks:
             own, block = a.chunk(len(attached))[number], block.chunk(len(attached), 1)[number]
-        split.append((own.clone(), block.clone()))
+        rows = None if magnitude is None else magnitude.chunk(many)[row].clone()
+        split.append((own.clone(), block.clone(), rows))
     return split
 
 
@@ -378,6 +383,11 @@ def merge_adapter(kit: Kit, out: Path) -> Merged:
         drift = max(float((model(b) - x).abs().max()) for b, x in zip(inputs, before, strict=True))
     note(f"merged − unmerged: at most {drift:.1e} in a score")
     kit.save(out)
-    largest = max(float(scores.abs().max()) for scores in before)
-    sizes = sum(parameter.numel() for parameter in model.parameters()), size
-    return Merged(drift, largest, *sizes, base.path if base else "a model made here", str(out))
+    return Merged(
+        drift=drift,
+        largest_score=max(float(scores.abs().max()) for scores in before),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        adapter_parameters=size,
+        base=base.path if base else "a model made here",
+        out=str(out),
+    )

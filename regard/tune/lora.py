@@ -28,28 +28,47 @@ HEAD = "head.out"
 """Its scores are computed in chunks, and for a few words only, from its weight: no adapter."""
 
 
-Parts = tuple[Tensor, Tensor]  # A (r, K), B (N, r)
+Parts = tuple[Tensor, Tensor, Tensor | None]  # A (r, K), B (N, r), magnitude (N,)
 
 
 class LowRank(nn.Module):
-    """One adapter of one map: share · scale · B A."""
+    """One adapter of one map: share · scale · B A; with a magnitude, DoRA's rows of that length."""
+
+    magnitude: nn.Parameter | None
 
     def __init__(self, parts: Parts, scale: float, dropout: float, rslora: bool) -> None:
         super().__init__()
-        self.a, self.b = map(nn.Parameter, parts)
+        self.a, self.b = nn.Parameter(parts[0]), nn.Parameter(parts[1])
+        self.magnitude = None if parts[2] is None else nn.Parameter(parts[2])
         self.scale, self.dropout, self.share = scale, dropout, 1.0
         self.rslora = rslora  # so is the scale: only whoever writes the adapter must know
 
-    def add(self, x: Tensor, out: Tensor) -> Tensor:
-        """out (…, N) and what the adapter says of x (…, K)."""
-        low = F.linear(F.dropout(x, self.dropout, self.training), self.a)  # (…, r)
-        rows = out.flatten(0, -2), low.flatten(0, -2), self.b.t()
-        added: Tensor = torch.addmm(*rows, alpha=self.share * self.scale)
-        return added.view(out.shape)
+    def ratio(self, weight: Tensor) -> Tensor:
+        """DoRA: the length that each row shall have over the one it has, taken as a constant."""
+        assert self.magnitude is not None
+        with torch.no_grad(), torch.autocast(weight.device.type, enabled=False):
+            norm = torch.linalg.norm(weight + self.scale * (self.b @ self.a), dim=1)
+        ratio: Tensor = self.magnitude / norm  # (N,)
+        return ratio
 
-    def delta(self) -> Tensor:
+    def add(self, x: Tensor, out: Tensor, base: Tensor, linear: nn.Linear) -> Tensor:
+        """out (…, N) and what the adapter says of x (…, K), which the map itself makes `base`."""
+        low = F.linear(F.dropout(x, self.dropout, self.training), self.a)  # (…, r)
+        if self.magnitude is None:
+            rows = out.flatten(0, -2), low.flatten(0, -2), self.b.t()
+            added: Tensor = torch.addmm(*rows, alpha=self.share * self.scale)
+            return added.view(out.shape)
+        ratio = self.ratio(linear.weight)
+        plain = base if linear.bias is None else base - linear.bias
+        change = (ratio - 1) * plain + ratio * self.scale * F.linear(low, self.b)
+        return out + self.share * change
+
+    def delta(self, weight: Tensor) -> Tensor:
         """What the adapter adds to a weight (N, K)."""
-        return self.share * self.scale * (self.b.float() @ self.a.float())
+        product = self.scale * (self.b.float() @ self.a.float())
+        if self.magnitude is not None:
+            product = self.ratio(weight)[:, None] * (weight + product) - weight
+        return self.share * product
 
 
 class LoRALinear(nn.Linear):
@@ -64,9 +83,9 @@ class LoRALinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N)."""
-        out = self.plain(x)
+        out = base = self.plain(x)
         for low in lows_of(self).values():
-            out = low.add(x, out) if low.share else out
+            out = low.add(x, out, base, self) if low.share else out
         return out
 
     def plain(self, x: Tensor) -> Tensor:
@@ -79,7 +98,7 @@ class LoRALinear(nn.Linear):
     @torch.no_grad()
     def merged(self) -> Tensor:
         """The weight with all adapters in it, each by its share."""
-        deltas = (low.delta() for low in lows_of(self).values() if low.share)
+        deltas = (low.delta(self.weight) for low in lows_of(self).values() if low.share)
         return sum(deltas, self.weight.float()).to(self.weight.dtype)
 
 
@@ -114,7 +133,8 @@ def attach(model: nn.Module, config: LoRA, name: str = "default", seed: int = 0)
             raise UsageError("attaching LoRA", fault, f"r of at most {min(rows, columns)}")
         a = torch.rand(config.r, columns, generator=draw) * 2 - 1
         a *= columns**-0.5  # as nn.Linear draws its own
-        parts = a.to(like), like.new_zeros(rows, config.r)
+        lengths = torch.linalg.norm(like, dim=1) if config.dora else None
+        parts = a.to(like), like.new_zeros(rows, config.r), lengths
         lows[path] = LowRank(parts, config.scale, config.dropout, config.rslora)
     put_on(model, lows, name)
 

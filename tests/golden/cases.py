@@ -166,7 +166,7 @@ CASES = [
     # Adapting -----------------------------------------------------------------------------------
     Case(
         "train-lora",
-        f"train lm {{text}} --init {{run}} --lora r=2,rslora --out {{out}} {ADAPT}",
+        f"train lm {{text}} --init {{run}} --lora r=2,dora --out {{out}} {ADAPT}",
         tolerance=TRAINED,
     ),
     Case("train-lora-no-init", "train lm {text} --lora r=2 --out {out}"),

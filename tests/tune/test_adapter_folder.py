@@ -43,7 +43,7 @@ FAMILIES = {
 CONFIGS = {
     "plain": LoRA(r=3),
     "rslora": LoRA(r=3, rslora=True, alpha=5, targets=("*.attn.*", "*.mlp.*")),
-    "some": LoRA(r=3, targets=("*.attn.{v,o}", "*.mlp.up")),
+    "dora": LoRA(r=3, dora=True, targets=("*.attn.{v,o}", "*.mlp.up")),
 }
 BERT_CLASSES = "BertForSequenceClassification", "BertConfig"
 IDS = torch.tensor([[3, 7, 2, 9, 30], [4, 4, 41, 6, 5]])
@@ -112,7 +112,7 @@ THEIRS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["plain", "rslora", "patterns"])
+@pytest.mark.parametrize("kind", ["plain", "rslora", "dora", "patterns"])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_we_open_peft_s(bases, tmp_path, name, kind):
     from peft import LoraConfig, get_peft_model
@@ -126,6 +126,7 @@ def test_we_open_peft_s(bases, tmp_path, name, kind):
         lora_alpha=5,
         target_modules=THEIRS[name],
         use_rslora=kind == "rslora",
+        use_dora=kind == "dora",
         fan_in_fan_out=name == "gpt2",
         **patterns,
     )
@@ -287,7 +288,7 @@ def test_broken_folders_say_what_is_missing(bases, tmp_path):
 
 def test_several_adapters_on_one_base(bases, tmp_path):
     logits = {}
-    for name, config in (("fr", LoRA(r=2)), ("law", LoRA(r=4, rslora=True))):
+    for name, config in (("fr", LoRA(r=2)), ("law", LoRA(r=4, dora=True))):
         kit = adapt(bases["gpt2"], config)
         kit.save(tmp_path / name)
         logits[name] = kit.logits(IDS)

@@ -16,7 +16,7 @@ from regard.model.precision import set_precision
 from regard.train.config import LoRA
 from regard.tune import lora
 
-VARIANTS = [LoRA(r=3), LoRA(r=3, rslora=True, alpha=5)]
+VARIANTS = [LoRA(r=3), LoRA(r=3, rslora=True, alpha=5), LoRA(r=3, dora=True)]
 
 
 def draw_weights(model, name="default", seed=1):
@@ -67,12 +67,12 @@ def test_gradients_reach_the_adapter_only(model, batch, config):
     own = lora.adapter_parameters(model)
     for name, parameter in model.named_parameters():
         assert (parameter.grad is not None and parameter.grad.any()) == (name in own), name
-    assert len(own) == 2 * 2 * 2
+    assert len(own) == 2 * 2 * (3 if config.dora else 2)
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
 def test_output_is_the_closed_form(model, config):
-    """Against float64: W + scale B A."""
+    """Against float64: W + scale B A, its rows set to the magnitude where there is one."""
     config = replace(config, targets=("*.mlp.up",))
     lora.attach(model, config)
     draw_weights(model)
@@ -80,6 +80,8 @@ def test_output_is_the_closed_form(model, config):
     low = linear.adapters["default"]
     scale = (config.alpha or 6) / (3**0.5 if config.rslora else 3)
     whole = linear.weight.double() + scale * low.b.double() @ low.a.double()
+    if config.dora:
+        whole *= (low.magnitude.double() / whole.norm(dim=1))[:, None]
     x = torch.randn(2, 5, 16)
     expected = x.double() @ whole.T
     assert torch.allclose(linear(x).double(), expected, atol=1e-5)
@@ -95,7 +97,8 @@ def test_merged_answers_as_unmerged(model, batch, config):
     assert type(model.decoder.blocks[0].attn.q) is torch.nn.Linear
     assert (model(batch) - before).abs().max() <= 1e-4
     delta = model.decoder.blocks[0].attn.q.weight - base
-    assert torch.linalg.matrix_rank(delta.double(), rtol=1e-4) == 3
+    if not config.dora:
+        assert torch.linalg.matrix_rank(delta.double(), rtol=1e-4) == 3
 
 
 def test_full_rank_fits_any_change():
@@ -128,7 +131,7 @@ def test_two_adapters_are_switched_and_mixed(model, batch):
     base = model(batch)
     lora.attach(model, LoRA(r=2), "a")
     draw_weights(model, "a", 1)
-    lora.attach(model, LoRA(r=3, rslora=True, targets=("*.attn.q", "*.mlp.down")), "b")
+    lora.attach(model, LoRA(r=3, dora=True, targets=("*.attn.q", "*.mlp.down")), "b")
     draw_weights(model, "b", 2)
     both = {}
     for name in ("a", "b"):
@@ -144,7 +147,7 @@ def test_two_adapters_are_switched_and_mixed(model, batch):
     for low, share in ((a, 0.25), (b, 0.5)):
         assert low.share == share
     a.share = b.share = 1.0
-    deltas = a.delta(), b.delta()
+    deltas = a.delta(q.weight), b.delta(q.weight)
     lora.switch(model, {"a": 0.25, "b": 0.5})
     x = torch.randn(1, 4, 16)
     weight = q.weight + 0.25 * deltas[0] + 0.5 * deltas[1]
@@ -166,7 +169,7 @@ def test_adapter_on_a_packed_base(model, batch, config):
     draw_weights(model)
     q, x = model.decoder.blocks[0].attn.q, torch.randn(2, 3, 16)
     low = q.adapters["default"]
-    assert torch.allclose(q(x) - q.plain(x), x @ low.delta().T, atol=2e-2)
+    assert torch.allclose(q(x) - q.plain(x), x @ low.delta(q.weight).T, atol=2e-2)
     assert not torch.allclose(model(batch), before, atol=1e-3)
     with pytest.raises(UsageError, match="int8"):
         lora.merge(model)
@@ -221,10 +224,10 @@ def test_what_cannot_be_attached_is_refused(model, config, words):
 
 
 def test_settings_are_read_and_written_as_words():
-    text = "r=4,alpha=16,dropout=0.1,rslora,targets=*.attn.{q,v},*.mlp.up"
-    config = LoRA(4, 16, ("*.attn.{q,v}", "*.mlp.up"), 0.1, True)
+    text = "r=4,alpha=16,dropout=0.1,rslora,dora,targets=*.attn.{q,v},*.mlp.up"
+    config = LoRA(4, 16, ("*.attn.{q,v}", "*.mlp.up"), 0.1, True, True)
     assert LoRA.parse(text) == config and str(config) == text
     assert LoRA.parse("r=8") == LoRA() and str(LoRA()) == "r=8"
-    for wrong in ("rank=8", "r=x", "r=0", "dropout=1", "r=8,rslora=maybe", "r=2.5", ""):
+    for wrong in ("rank=8", "r=x", "r=0", "dropout=1", "r=8,dora=maybe", "r=2.5", ""):
         with pytest.raises(UsageError):
             LoRA.parse(wrong)

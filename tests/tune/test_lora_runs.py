@@ -80,7 +80,7 @@ def test_final_of_a_run_is_the_adapter(place, tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    "text", ["r=2,dropout=0.2", pytest.param("r=2,rslora,targets=*.attn.*", marks=pytest.mark.slow)]
+    "text", ["r=2,dropout=0.2", pytest.param("r=2,dora,targets=*.attn.*", marks=pytest.mark.slow)]
 )
 def test_a_killed_run_ends_with_the_same_bits(place, tmp_path, text):
     whole = start(place, tmp_path / "whole", lora=text)
