@@ -161,10 +161,8 @@ class Kit:
         front = config.front if config.target is None else config.target
         if isinstance(front, TextConfig) and front.length and front.position != "learned":
             if count > front.length:
-                told = (
-                    f"{count} tokens; this model was trained on at most {front.length}. It runs, "
-                )
-                told += "but expect worse predictions past that position."
+                told = f"{count} tokens; this model was trained on at most {front.length}."
+                told += " It runs, but expect worse predictions past that position."
                 warnings.warn(f"[long-input] {told}", RegardWarning, stacklevel=4)
 
     def tensor(

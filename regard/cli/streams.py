@@ -69,15 +69,11 @@ class ArrivingLines:
 
 def read_whole(words: Sequence[str], files: Sequence[str] | None, joined: bool = True) -> str:
     """The words as one text, or all of the files, else of stdin."""
-    lines = read_texts(words, files, joined=True)
-    return "\n".join(readable(line) for line in lines)
-
-
-def readable(line: Line) -> str:
-    """The text, or its error raised."""
-    if isinstance(line, RegardError):
-        raise line
-    return line
+    lines = list(read_texts(words, files, joined=True))
+    for line in lines:
+        if isinstance(line, RegardError):
+            raise line
+    return "\n".join(map(str, lines))
 
 
 def checked(word: str) -> str:

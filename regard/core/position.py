@@ -20,11 +20,8 @@ def sinusoidal(positions: Tensor, dim: int, halves: bool = False, base: float = 
     pairs = (dim + 1) // 2
     rates = base ** (-torch.arange(pairs, device=positions.device, dtype=torch.float64) * 2 / dim)
     angles = positions[..., None].double() * rates
-    waves = (
-        torch.cat((angles.sin(), angles.cos()), -1)
-        if halves
-        else (torch.stack((angles.sin(), angles.cos()), -1).flatten(-2))
-    )
+    both = angles.sin(), angles.cos()
+    waves = torch.cat(both, -1) if halves else torch.stack(both, -1).flatten(-2)
     return waves[..., :dim]
 
 

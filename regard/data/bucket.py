@@ -50,9 +50,7 @@ class Buckets:
         if not len(kept):
             fault = f"{len(sizes):,} pairs in {store.path}, none with both sides ≤ {limit} tokens"
             raise DataError("making batches of pairs", fault, "at least one pair")
-        self.plan = lru_cache(2)(
-            self.make_plan
-        )  # this epoch's, and the next one's when prefetching
+        self.plan = lru_cache(2)(self.make_plan)  # of this epoch, and of the next for prefetching
 
     def make_plan(self, epoch: int) -> tuple[Counts, Counts]:
         """(pairs in the order of the batches, where each batch begins and ends)."""

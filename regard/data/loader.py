@@ -11,6 +11,8 @@ from itertools import count as count_up
 from regard.data.windows import Examples, Source
 from regard.errors import DataError
 
+AHEAD = 2  # batches that each worker makes before they are asked for
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -29,15 +31,9 @@ class Loader:
     """
 
     def __init__(
-        self,
-        source: Source,
-        workers: int = 2,
-        ahead: int = 2,
-        pin: bool = False,
-        rank: int = 0,
-        size: int = 1,
+        self, source: Source, workers: int = 2, pin: bool = False, rank: int = 0, size: int = 1
     ) -> None:
-        self.source, self.workers, self.ahead, self.pin = source, workers, ahead, pin
+        self.source, self.workers, self.pin = source, workers, pin
         self.rank, self.size = rank, size
 
     def places(self, epoch: int, index: int, epochs: int | None) -> Iterator[tuple[int, int]]:
@@ -71,7 +67,7 @@ class Loader:
         try:
             for place in places:
                 waiting.append(pool.submit(self.read, *place))
-                if len(waiting) > self.workers * self.ahead:
+                if len(waiting) > AHEAD * self.workers:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

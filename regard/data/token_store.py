@@ -146,8 +146,7 @@ def text_store(
     split: Literal["file", "line"] = "file",
     end: int | None = None,
     special: bool = False,
-    say: Say = silent,
-    progress: Say = silent,
+    tell: tuple[Say, Say] = (silent, silent),
 ) -> Store:
     """A store of text files and folders: each file a document, or each line that is not empty.
 
@@ -170,15 +169,14 @@ def text_store(
                 yield [ids + tail for ids in tokenizer.encode_batch(texts, special=special)], False
 
     settings = {"split": split, "end": end, "special": special}
-    return prepare(path, sources, tokenizer, settings, read(), (say, progress))
+    return prepare(path, sources, tokenizer, settings, read(), tell)
 
 
 def pair_store(
     path: Path | str,
     files: Sequence[Path | str | tuple[Path | str, Path | str]],
     tokenizer: Tokenizer,
-    say: Say = silent,
-    progress: Say = silent,
+    tell: tuple[Say, Say] = (silent, silent),
 ) -> Store:
     """A store of sentence pairs with two sides: document 2 i is a source, 2 i + 1 its target.
 
@@ -201,7 +199,7 @@ def pair_store(
 
     sources = [Path(file) for couple in couples for file in couple if file is not None]
     settings = {"sides": 2} | ({"special": True} if special else {})
-    return prepare(path, sources, tokenizer, settings, read(), (say, progress))
+    return prepare(path, sources, tokenizer, settings, read(), tell)
 
 
 def prepare(

@@ -169,9 +169,8 @@ class NativeNetwork:
     ) -> list[list[Hypothesis]] | None:
         """Hypotheses of each row, as `run_search` has them; None for a batch that does not fit."""
         inputs, start = batch.inputs.numpy(), batch.ids.numpy()
-        real = (
-            np.ones_like(inputs, bool) if batch.source_mask is None else batch.source_mask.numpy()
-        )
+        mask = batch.source_mask
+        real = np.ones_like(inputs, bool) if mask is None else mask.numpy()
         ids, lengths, most = inputs[real], real.sum(1), max(limits)  # tokens one after the other
         if start.shape[1] != 1 or not len(inputs) or not lengths.min():
             return None

@@ -204,11 +204,9 @@ class WordUse(Row):
 
 
 @dataclass(frozen=True)
-class LeftOut(Row):
+class LeftOut(WordUse):
     """A line that was not looked at."""
 
-    file: str
-    line: int
     why: str
 
 

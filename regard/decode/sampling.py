@@ -248,9 +248,8 @@ class Sampling:
             shaped = apply_processes(self.processes, logits.float(), history)
             none = (shaped == -torch.inf).all(-1)
             if bool(none.any()):
-                wrong = (
-                    f"no token is allowed next in row {int((rows.number - self.first)[none][0])}"
-                )
+                row = int((rows.number - self.first)[none][0])
+                wrong = f"no token is allowed next in row {row}"
                 raise UsageError("generating", wrong, "one or more", "loosen the constraints")
         scored = Scored(logits)
         if self.config is not None and self.config.temperature > 0:

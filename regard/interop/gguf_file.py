@@ -193,7 +193,6 @@ class GGUFSource:
         if key in self._tensors:
             fault = f"tensor {key!r} of shape {self._shape(key)}"
         else:
-            fault = (
-                f"{key} is {repr(self.metadata[key])[:80] if key in self.metadata else 'missing'}"
-            )
+            held = repr(self.metadata[key])[:80] if key in self.metadata else "missing"
+            fault = f"{key} is {held}"
         return DataError(f"reading {self.path}", fault, expected, fix)

@@ -153,10 +153,9 @@ class ImageFront(nn.Module):
         else:  # one linear map per patch is a convolution whose stride is the patch
             sizes = config.channels, config.dim, config.patch
             self.patches = nn.Conv2d(*sizes, stride=config.patch)
-        self.cls = nn.Parameter(torch.zeros(1, 1, config.dim)) if config.cls else None
-        self.distillation = (
-            nn.Parameter(torch.zeros(1, 1, config.dim)) if config.distilled else None
-        )
+        zeros = torch.zeros(1, 1, config.dim)
+        self.cls = nn.Parameter(zeros) if config.cls else None
+        self.distillation = nn.Parameter(zeros.clone()) if config.distilled else None
         self.positions: Learned | None = None
         if config.position == "learned":
             tokens = self.grid[0] * self.grid[1] + config.cls + config.distilled

@@ -86,7 +86,7 @@ class TextKind(RunKind):
         self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
     ) -> Store:
         """The ids of the files, each line by itself between control tokens."""
-        return text_store(path, files, tokenizer, "line", None, True, *tell)
+        return text_store(path, files, tokenizer, "line", None, True, tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Batches of a store: shuffled for training, in order for validation."""
@@ -253,7 +253,7 @@ class LM(TextKind):
         lines = plan.data.split != "file"
         several = lines or len(find_files(files)) > 1
         end = tokenizer.specials.get("eos") if several else None
-        return text_store(path, files, tokenizer, "line" if lines else "file", end, False, *tell)
+        return text_store(path, files, tokenizer, "line" if lines else "file", end, False, tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Windows of the stream, the stream itself, or lines side by side."""
@@ -312,7 +312,7 @@ class Seq2Seq(TextKind):
         self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
     ) -> Store:
         """The ids of sentence pairs."""
-        return pair_store(path, couples([Path(file) for file in files]), tokenizer, *tell)
+        return pair_store(path, couples([Path(file) for file in files]), tokenizer, tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Pairs of like length together."""

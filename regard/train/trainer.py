@@ -93,6 +93,12 @@ class RunState:
     """Early stopping ended the run."""
 
 
+def cast_products(device: str, precision: str) -> AbstractContextManager[Any]:
+    """Inside, matrix products run in a precision; in float32 nothing is cast."""
+    low = LOW.get(precision)
+    return nullcontext() if low is None else torch.autocast(device, low)
+
+
 class Interrupted(KeyboardInterrupt):
     """SIGTERM or Ctrl-C arrived; the checkpoint is written."""
 
@@ -178,8 +184,7 @@ class Trainer:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Matrix products in the precision of the run."""
-        low = LOW.get(self.config.precision)
-        return nullcontext() if low is None else torch.autocast(self.device.type, low)
+        return cast_products(self.device.type, self.config.precision)
 
     def as_written(self) -> AbstractContextManager[Any]:
         """Inside, nothing is compiled: every part can be watched, and no mode is compiled twice."""

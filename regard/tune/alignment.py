@@ -35,7 +35,7 @@ from regard.train.kinds import LM
 from regard.train.objectives import Loss, token_logprobs
 from regard.train.results import Run, RunSettings
 from regard.train.settings import begin_with, check_window, find_data
-from regard.train.trainer import LOW
+from regard.train.trainer import cast_products
 from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
 from regard.tune.policy_rollouts import Rollouts, add_value_head, open_reward, policy_loss
@@ -189,9 +189,10 @@ class PPO(SFT):
         reward = open_reward(plan.own.reward, plan.device)
         if self.value:
             add_value_head(kit.model)
+        cast = partial(cast_products, plan.device, plan.train.precision)
         for source in (data.train, data.held):
             assert isinstance(source, Rollouts)
-            source.kit, source.reward, source.autocast = kit, reward, partial(autocast, plan)
+            source.kit, source.reward, source.autocast = kit, reward, cast
         return {"loss": policy_loss(plan.own)}
 
     def save(self, kit: Kit, model: Model, folder: Path) -> None:
@@ -274,18 +275,12 @@ def read_reference(path: Path, source: Comparisons, model: Model, plan: RunPlan)
         for index in range(ordered.count(0)):
             examples = ordered.batch(0, index)
             batch, labels = Batch(**examples.parts()).to(model.device), examples.labels
-            with autocast(plan):
+            with cast_products(plan.device, plan.train.precision):
                 own = answer_logprobs(model, batch, labels.to(model.device), plan.own.per_token)
             parts.append(own.float().cpu())
         model.train(training)
         write_whole(path, save({"reference": torch.cat(parts)}))
     return load_file(path)["reference"]
-
-
-def autocast(plan: RunPlan) -> Any:
-    """Matrix products in the precision of the run."""
-    low = LOW.get(plan.train.precision)
-    return torch.autocast(plan.device, low, enabled=low is not None)
 
 
 KINDS = {kind.name: kind for kind in (SFT(), RewardModel(), DPO(), PPO(), GRPO())}

@@ -257,10 +257,10 @@ class HeadKind(RunKind):
     def read(self, own: HeadTuning, files: Sequence[str]) -> list[LabelledText]:
         """The labelled texts, or sentences, of files."""
         kind = "several" if own.several else self.name
-        parts = (
-            prediction.read_examples(path, kind, own.text, own.label) for path in find_files(files)
-        )
-        return [example for part in parts for example in part]
+        how, examples = (kind, own.text, own.label), list[LabelledText]()
+        for path in find_files(files):
+            examples += prediction.read_examples(path, *how)
+        return examples
 
     # Settings -----------------------------------------------------------------------------------
 
@@ -383,9 +383,7 @@ class HeadKind(RunKind):
                 scores = list(model.head(source.features[:, None].to(model.device)).cpu())
         flat = torch.cat([row.view(-1, row.shape[-1]) for row in scores])  # (N, C)
         several, said = data.held[1].kind == "several", flat > 0
-        gold = (
-            torch.tensor(source.labels) if several else torch.from_numpy(np.hstack(source.labels))
-        )
+        gold = torch.from_numpy(np.stack(source.labels) if several else np.hstack(source.labels))
         if not several:
             real, classes = gold != IGNORED, flat.shape[-1]
             gold, said = F.one_hot(gold[real], classes), F.one_hot(flat.argmax(-1)[real], classes)

@@ -155,7 +155,7 @@ def test_a_stale_store_is_built_again_and_says_why(tmp_path, tokenizer):
 
     def build(tok=tokenizer, **settings):
         said.clear()
-        return text_store(path, [source], tok, say=said.append, **settings)
+        return text_store(path, [source], tok, tell=(said.append, print), **settings)
 
     source.write_text("one two")
     build()

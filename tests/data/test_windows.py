@@ -262,7 +262,7 @@ def test_resume_anywhere_with_any_number_of_workers(tmp_path):
         ]
         for at, workers in ((0, 3), (1, 1), (len(plain) // 2, 4), (len(plain) - 1, 2)):
             here = plain[at]
-            rest = list(Loader(source, workers, ahead=3).iterate(here.epoch, here.index, epochs=3))
+            rest = list(Loader(source, workers).iterate(here.epoch, here.index, epochs=3))
             assert len(rest) == len(plain) - at
             for a, b in zip(plain[at:], rest, strict=True):
                 assert (a.epoch, a.index) == (b.epoch, b.index) and same(a.examples, b.examples)
