@@ -184,10 +184,11 @@ def is_vectors(path: Path) -> bool:
     if not path.is_file():
         return False
     with open_raw(path) as raw:
-        line, *_ = read_chunk(unpack(raw, str(path)), str(path)).split(b"\n", 1)
-    parts = line[:LONGEST].split()
-    counts = len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit()
-    return counts or (len(parts) > 2 and are_numbers(parts[1:]))
+        chunk = read_chunk(unpack(raw, str(path)), str(path))
+    try:
+        return bool(read_header(chunk, path))
+    except DataError:
+        return False
 
 
 def read_header(data: bytes, name: Path) -> tuple[int, int, int]:
