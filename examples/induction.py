@@ -152,10 +152,10 @@ def prove(hooked: HookedModel, device: str) -> dict[str, object]:
     """The circuit, and what it is worth."""
     found = find_circuit(hooked, pairs(32, device), CircuitConfig(keep=0.8, mlps=False))
     share, random = found.certificate.faithfulness["resample"], found.certificate.random
-    print(f"circuit: {', '.join(str(node.site) for node in found.nodes)}")
+    print(f"circuit: {', '.join(str(node) for node in found.nodes)}")
     print(f"faithfulness {share.value:.2f} ({share.low:.2f} to {share.high:.2f})", end=", ")
     print(f"random circuits {random.value:.2f}")
-    nodes = [str(node.site) for node in found.nodes]
+    nodes = [str(node) for node in found.nodes]
     return {"circuit": nodes, "faithfulness": share.to_dict(), "random": random.to_dict()}
 
 

@@ -171,22 +171,21 @@ class Grid:
 
     def _repr_html_(self) -> str:
         """For a notebook or a page."""
-        escape, sides = html.escape, ["left" if n < self.left else "right" for n in range(99)]
-        head = "".join(
-            f'<th style="text-align:{side}">{escape(column)}</th>'
-            for column, side in zip(self.columns, sides, strict=False)
-        )
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f'<td style="text-align:{side}">{escape(cell)}</td>'
-                for cell, side in zip(row, sides, strict=False)
+        sides = ["left" if n < self.left else "right" for n in range(len(self.columns))]
+
+        def line(tag: str, cells: Sequence[str]) -> str:
+            return (
+                "<tr>"
+                + "".join(
+                    f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
+                    for cell, side in zip(cells, sides, strict=True)
+                )
+                + "</tr>"
             )
-            + "</tr>"
-            for row in self.rows
-        )
-        caption = f"<caption>{escape(self.title)}</caption>" if self.title else ""
-        top = f"<thead><tr>{head}</tr></thead>" if any(self.columns) else ""
+
+        caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
+        top = f"<thead>{line('th', self.columns)}</thead>" if any(self.columns) else ""
+        body = "".join(line("td", row) for row in self.rows)
         return f"<table>{caption}{top}<tbody>{body}</tbody></table>"
 
 

@@ -69,12 +69,10 @@ def _read_lengths(length: str | int) -> tuple[int, int]:
     """A length, or two with a dash between: 20 or 2-40."""
     low, dash, high = str(length).partition("-")
     expected = f"a length, or a range such as 2-40 that goes up, to {MAX_LENGTH} at most"
-    if not low.isdecimal() or (dash and not high.isdecimal()):
+    first, last = (int(n) if n.isdecimal() else -1 for n in (low, high if dash else low))
+    if not 0 <= first <= last <= MAX_LENGTH:
         raise UsageError("reading a length", repr(length), expected)
-    ends = int(low), int(high) if dash else int(low)
-    if ends[0] > ends[1] or ends[1] > MAX_LENGTH:
-        raise UsageError("reading a length", repr(length), expected)
-    return ends
+    return first, last
 
 
 @verb

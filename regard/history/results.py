@@ -319,16 +319,6 @@ class Ladder(Result):
     french: dict[str, Any] | None = shown(optional=True)
     """distances of the curve, and words of it that are lacking in the vocabulary."""
 
-    @property
-    def pairs(self) -> bool:
-        """Whether the rungs are translators."""
-        return self.kind == "translation"
-
-    @property
-    def distances(self) -> list[int]:
-        """Words between the two halves of the sentence of the curve."""
-        return list((self.french or {}).get("distances", ()))
-
     def title(self) -> str:
         """What was learnt from, and how long it took."""
         budget = f"{self.steps} steps each" if self.steps else f"{self.minutes:g} minutes for all"
@@ -345,7 +335,7 @@ class Ladder(Result):
                 yield f"{row.title} is OUT OF ORDER: not better than {lower}"
         yield f"energy of training: {self.energy['source']}"
         titled = [row.title for row in self.rungs]
-        if self.pairs:
+        if self.kind == "translation":
             yield "bits: of the validation pairs; rungs that count words know no other words"
             columns, title = ("words", "lines", *titled), "BLEU by words of the source"
             rows = [
@@ -365,6 +355,6 @@ class Ladder(Result):
             title = "p(French) after “I grew up in France … I speak fluent”, by words between"
             rows = [
                 (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
-                for n, distance in enumerate(self.distances)
+                for n, distance in enumerate((self.french or {}).get("distances", ()))
             ]
         yield Grid(title, columns, rows)

@@ -10,7 +10,6 @@ import difflib
 import json
 import os
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -23,7 +22,7 @@ from safetensors.numpy import save
 
 from regard.ambient import current
 from regard.data.text_files import open_raw, read_chunk, read_lines, unpack
-from regard.errors import DataError, RegardWarning, UsageError
+from regard.errors import DataError, UsageError
 from regard.files import check_new, corrupt, read_arrays, read_json, write_whole
 from regard.history.config import DOING, Word2VecConfig
 from regard.history.results import NearWord, VectorRun
@@ -175,7 +174,9 @@ def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVec
         data = b"".join(iter(lambda: read_chunk(stream, str(place)), b""))
     if not data:
         raise corrupt(place, 0, "an empty file", "word2vec's vectors, text or binary")
-    _, dim, start = read_header(data, place)
+    rows, dim, start = read_header(data, place)
+    if rows == 0:
+        raise corrupt(place, start, "no vectors", "one or more")
     return read_text(data, place, start) if is_text(data, start, dim) else read_binary(data, place)
 
 
@@ -184,10 +185,11 @@ def is_vectors(path: Path) -> bool:
     if not path.is_file():
         return False
     with open_raw(path) as raw:
-        line, *_ = read_chunk(unpack(raw, str(path)), str(path)).split(b"\n", 1)
-    parts = line[:LONGEST].split()
-    counts = len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit()
-    return counts or (len(parts) > 2 and are_numbers(parts[1:]))
+        chunk = read_chunk(unpack(raw, str(path)), str(path))
+    try:
+        return bool(read_header(chunk, path))
+    except DataError:
+        return False
 
 
 def read_header(data: bytes, name: Path) -> tuple[int, int, int]:
@@ -241,7 +243,7 @@ def read_text(data: bytes, name: Path, start: int) -> WordVectors:
         at += len(line) + 1
     if rows >= 0 and len(words) != rows:
         raise corrupt(name, len(data), f"row {len(words):,}: the end", f"{rows:,} rows")
-    return table_of(words, np.array(matrix, np.float32).reshape(-1, dim), name)
+    return WordVectors(words, np.array(matrix, np.float32).reshape(-1, dim), name)
 
 
 def read_binary(data: bytes, name: Path) -> WordVectors:
@@ -263,7 +265,7 @@ def read_binary(data: bytes, name: Path) -> WordVectors:
         at = end
     if data[at:].strip(b"\n"):
         raise corrupt(name, at, f"row {rows:,}: {len(data) - at:,} bytes more", "the end")
-    return table_of(words, matrix, name)
+    return WordVectors(words, matrix, name)
 
 
 def word_of(raw: bytes, name: Path, at: int, row: int) -> str:
@@ -282,21 +284,6 @@ def finite(numbers: Floats, name: Path, at: int, row: int) -> Floats:
     if not np.isfinite(numbers).all():
         raise corrupt(name, at, f"row {row:,}: not a number", "finite numbers")
     return numbers
-
-
-def table_of(words: list[str], matrix: Floats, name: Path) -> WordVectors:
-    """The rows of a file, each word once."""
-    if not words:
-        raise DataError(f"reading {name}", "no vectors", "one or more")
-    table = WordVectors(words, matrix, name)
-    if len(table.index) == len(words):
-        return table
-    first = sorted(table.index.values())
-    warning = (
-        f"[twice] {len(words) - len(first):,} words stand twice in {name}: the first row counts."
-    )
-    warnings.warn(warning, RegardWarning, stacklevel=4)
-    return WordVectors([words[n] for n in first], matrix[first], name)
 
 
 def write_vectors(vectors: WordVectors, path: Path, binary: bool) -> None:

@@ -450,9 +450,7 @@ def _read_pairs(
 def as_kit(model: ModelLike | Model) -> Kit:
     """What is named, opened; a bare model as a Kit without tokenizer."""
     from regard.kit import Kit
-    from regard.loading import load_kit
+    from regard.loading import open_kit
     from regard.model.model import Model
 
-    if isinstance(model, Model):
-        return Kit(model)
-    return model if isinstance(model, Kit) else load_kit(model)
+    return Kit(model) if isinstance(model, Model) else open_kit(model, None)

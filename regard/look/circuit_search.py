@@ -103,7 +103,7 @@ def find_circuit(
         say("certificate")
         certificate, lost = certify(hooked, pairs.take(order[1::2]), sites, kept, config)
         named = dict(zip(sites, effects.tolist(), strict=True))
-        nodes = [CircuitNode(s.tap, s.head, named[s], loss) for s, loss in lost.items()]
+        nodes = [CircuitNode(**vars(s), effect=named[s], adds=loss) for s, loss in lost.items()]
         say("edges")
         largest: list[CircuitEdge] = []
         try:

@@ -21,6 +21,7 @@ from torch import Tensor
 from regard.ambient import current, note, progress
 from regard.errors import DataError, UsageError
 from regard.look import patching
+from regard.look.attention_patterns import patterns
 from regard.look.edits import patch
 from regard.look.head_scores import RandomRepeats, repeats_for, score_heads
 from regard.look.hooks import HookedModel
@@ -35,7 +36,6 @@ Z95 = 1.96
 MIN_ATTENTION = 0.2  # from which a head is said to look there
 MIN_EFFECT = 0.01  # share of the logit difference from which an effect counts (Wang: 1 %)
 MAX_MOVERS = 4  # whose queries S-inhibition is looked for in
-TAPS = 8  # read in one pass: all patterns of a large model are much
 
 NAMES = (
     "Alice Adam Amy Andrew Anna Anthony Ben Brian Carl Carol Charles Chris Claire Daniel "
@@ -307,16 +307,14 @@ def attention_between_roles(
 ) -> dict[str, Tensor]:
     """Mean weight (N,) of each head from one role's column to another's."""
     roles = locate_roles(pairs)
-    taps = list(dict.fromkeys(site.tap.removesuffix(".z") + ".pattern" for site in sites))
-    weights: dict[str, list[Tensor]] = {name: [] for name in ATTENDS}
-    for start in range(0, len(taps), TAPS):
-        some = taps[start : start + TAPS]
-        _, seen = hooked.run(pairs.clean, some)
-        for name, place in ATTENDS.items():
-            for tap in some:
-                picked = [seen[tap][n, :, *place(role)] for n, role in enumerate(roles)]  # (H,)
-                weights[name].append(torch.stack(picked).mean(0).cpu())
-    return {name: torch.cat(parts) for name, parts in weights.items()}
+    heads = patterns(hooked, pairs.clean)
+    names = dict.fromkeys(site.tap.removesuffix(".z") for site in sites)
+    weights: dict[str, list[Tensor]] = {where: [] for where in ATTENDS}
+    for where, place in ATTENDS.items():
+        for name in names:
+            picked = [heads[name][n, :, *place(role)] for n, role in enumerate(roles)]  # (H,)
+            weights[where].append(torch.stack(picked).mean(0).cpu())
+    return {where: torch.cat(parts) for where, parts in weights.items()}
 
 
 def locate_roles(pairs: patching.Pairs) -> list[Roles]:

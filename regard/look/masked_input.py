@@ -52,17 +52,9 @@ class MaskedInput:
     """Subsets run at once; None lets the length decide."""
 
     def __post_init__(self) -> None:
-        model, front = self.hooked.model, self.hooked.model.front
-        self.tap = "decoder.embed" if model.encoder is None else "encoder.embed"
+        self.tap = "decoder.embed" if self.hooked.model.encoder is None else "encoder.embed"
         if self.tap not in self.hooked.taps:
             raise UsageError(DOING, f"a model without the tap {self.tap}", "one that reads tokens")
-        if not isinstance(front, TextFront):
-            if self.baseline != "zero":
-                expected = "zero: this model reads no text"
-                raise UsageError(DOING, f"baseline {self.baseline!r}", expected)
-        elif isinstance(self.baseline, int) and not 0 <= self.baseline < front.config.vocab:
-            expected = f"0 to {front.config.vocab - 1}"
-            raise UsageError(DOING, f"baseline token {self.baseline}", expected)
         real, width = self.mask, self.width
         players = self.players
         if players is None:

@@ -400,7 +400,7 @@ def measure_effects(
         "paths" if to else "patching",
         "noise" if to else "denoise",
         [
-            SiteEffect(site.tap, site.head, site.position, mean, error)
+            SiteEffect(**vars(site), effect=mean, standard_error=error)
             for site, mean, error in zip(sites, effects.mean.tolist(), errors, strict=True)
         ],
         over,

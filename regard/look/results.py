@@ -543,21 +543,13 @@ class Site(Row):
         return f"{self.tap}{head}" + ("" if self.position is None else f" at {self.position}")
 
 
-class SiteEffect(Row):
+class SiteEffect(Site, kw_only=True):
     """What one site does to the goal."""
 
-    tap: str
-    head: int | None
-    position: int | None
     effect: float = shown("{:+.3f}")
     """Mean over pairs: share of the difference that the corruption makes."""
     standard_error: float | None = shown("{:.3f}", json=False)
     """Of the mean; None for one pair."""
-
-    @property
-    def site(self) -> Site:
-        """The place itself."""
-        return Site(self.tap, self.head, self.position)
 
 
 class PatchEffects(Result):
@@ -586,7 +578,7 @@ class PatchEffects(Result):
         """A heat map: taps down, heads or positions across."""
         from regard.look.picture import draw_map
 
-        values = {effect.site: effect.effect for effect in self.effects}
+        values: dict[Site, float] = {site: site.effect for site in self.effects}
         across = {"heads": "head", "mlps": "", "stream": "position"}[self.over]
         return draw_map(*site_grid(values), (across, "share of the difference"))
 
@@ -640,20 +632,13 @@ class Certificate(Result):
     """Share of them that are as faithful as the circuit, or more."""
 
 
-class CircuitNode(Row):
+class CircuitNode(Site, kw_only=True):
     """A head or MLP of a circuit."""
 
-    tap: str
-    head: int | None
     effect: float = shown("{:+.3f}")
     """What the model loses when it alone is ablated, as a share of its score."""
     adds: Estimate = shown()
     """What the circuit loses without it (minimality)."""
-
-    @property
-    def site(self) -> Site:
-        """The place itself."""
-        return Site(self.tap, self.head)
 
 
 class CircuitEdge(Row):

@@ -113,6 +113,9 @@ def fit_structure(
 
     The rate falls to nothing in a straight line; the B that was best on the dev sentences is kept.
     """
+    if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
+        doing, expected = "fitting a structural probe", "sentences of words"
+        raise DataError(doing, "no sentence of two words to train on", expected, "more sentences")
     mean, spread = mean_and_spread(torch.cat([vectors[n] for n in parts.train.tolist()]))
     train, dev = (
         Parsed(
@@ -160,24 +163,6 @@ def compare_trees(guesses: Sequence[Tensor], trees: Sequence[DependencyTree]) ->
     distance = sum(means) / len(means) if means else None
     low, high = share_interval(edges, every)
     return TreeAgreement(None, edges / every if every else 0.0, low, high, distance, every)
-
-
-def probe_structure(
-    vectors: Sequence[Tensor],
-    trees: Sequence[DependencyTree],
-    parts: SentenceSplit,
-    rank: int | None = None,
-    seed: int = 0,
-) -> tuple[TreeAgreement, list[Tensor]]:
-    """The probe of one place: its grade on the test sentences, and what it says of each."""
-    if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
-        problem = "no sentence of two words to train on"
-        raise DataError(
-            "fitting a structural probe", problem, "sentences of words", "more sentences"
-        )
-    probe, test = fit_structure(vectors, trees, parts, rank, seed), parts.test.tolist()
-    guesses = [probe(vectors[n]).cpu() for n in test]
-    return compare_trees(guesses, [trees[n] for n in test]), guesses
 
 
 # Trees ------------------------------------------------------------------------------------------
@@ -245,9 +230,9 @@ def probe_trees(
     tokens = [row for _, row in whole]
     for tap, x in tap_vectors(kit, tokens, taps):
         vectors = x.split([len(row.columns) for row in tokens])
-        agreement, predicted = probe_structure(vectors, gold, parts, rank, current().seed)
-        guesses.append(predicted)
-        probed.append(replace(agreement, tap=tap))
+        probe = fit_structure(vectors, gold, parts, rank, current().seed)
+        guesses.append([probe(vectors[n]).cpu() for n in test])
+        probed.append(replace(compare_trees(guesses[-1], [gold[n] for n in test]), tap=tap))
     best = max(range(len(probed)), key=lambda n: probed[n].uuas)
     drawn = draw_trees(whole[test[0]][0].forms, gold[test[0]], guesses[best][0])
     counts = {name: len(part) for name, part in parts._asdict().items()}

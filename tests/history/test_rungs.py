@@ -74,11 +74,11 @@ def test_every_rung_of_a_text_and_the_curve(tmp_path):
     out = tmp_path / "out"
     found = regard.ladder(write_text(tmp_path / "tale.txt"), out=out, **SMALL)
     assert [row.name for row in found.rungs] == [rung.name for rung in TEXTS]
-    assert found.french["lacking"] == [] and found.distances[0] == 0
+    assert found.french["lacking"] == [] and found.french["distances"][0] == 0
     for row in found.rungs:
         assert row.perplexity == pytest.approx(2**row.bits)
         assert row.joules > 0 and row.parameters > 0 and row.tokens_per_s > 0
-        assert len(row.french) == len(found.distances)
+        assert len(row.french) == len(found.french["distances"])
         assert all(0 < p < 1 for p in row.french)
     single = found.rungs[0].french
     assert single == pytest.approx([single[0]] * len(single))  # sees nothing of what went before

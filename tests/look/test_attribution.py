@@ -287,8 +287,6 @@ def test_attention_is_followed_through_the_encoder_of_a_pair():
 def test_what_cannot_be_explained():
     kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
     one = Batch(torch.tensor([[4, 9]]))
-    with pytest.raises(UsageError):
-        integrated_gradients(MaskedInput(kit.hooked, one, goal, 99))
     set_precision(kit.model, "int8")
     with pytest.raises(UsageError, match="packed int8"):
         integrated_gradients(MaskedInput(kit.hooked, one, goal))

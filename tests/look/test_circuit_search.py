@@ -52,7 +52,7 @@ def repeats(count=16, seed=0):
 def test_planted_heads_are_found_and_no_other(kind, idle):
     hooked = HookedModel(planted_induction(VOCAB, LENGTH, heads=6, idle=idle))
     found = find_circuit(hooked, repeats(), CircuitConfig(kind))
-    assert [node.site for node in found.nodes] == PLANTED
+    assert [Site(node.tap, node.head) for node in found.nodes] == PLANTED
     told = found.certificate
     assert told.pairs == 8 and told.model > 5 > abs(told.empty)
     for share in told.faithfulness.values():
@@ -67,7 +67,7 @@ def test_a_part_that_only_helps_another_is_kept():
     """Without what the first head writes, the second finds nothing: both are needed."""
     hooked = HookedModel(planted_induction(VOCAB, LENGTH, heads=3, previous=0, induction=1))
     found = find_circuit(hooked, repeats(8, seed=3), CircuitConfig(mlps=False))
-    assert [str(node.site) for node in found.nodes] == [
+    assert [str(node) for node in found.nodes] == [
         "decoder.blocks.0.attn.z head 0",
         "decoder.blocks.1.attn.z head 1",
     ]

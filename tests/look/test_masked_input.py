@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.errors import UsageError
 from regard.look.attribution import deletion_and_insertion
 from regard.look.hooks import HookedModel
 from regard.look.lime import fit_lime
@@ -54,17 +53,6 @@ def test_players_are_the_only_ones_that_go():
     found = some(torch.tensor([[False, True], [False, False]]))
     assert float(found[0]) == pytest.approx(goal_of(kit, goal, [[4, 13, 2, 7, 30]]), abs=1e-5)
     assert float(found[1]) == pytest.approx(goal_of(kit, goal, [[4, 13, 2, 13, 30]]), abs=1e-5)
-
-
-def test_what_is_refused():
-    kit, goal = small_kit("gpt2"), Goal(torch.tensor([3]))
-    batch = kit.batch([IDS])
-    with pytest.raises(UsageError, match="baseline token 99"):
-        MaskedInput(kit.hooked, batch, goal, 99)
-    picture = small_kit("vit")
-    shown = picture.batch(example(picture, 6).inputs[None])
-    with pytest.raises(UsageError, match="no text"):
-        MaskedInput(picture.hooked, shown, goal, 4)
 
 
 def test_pictures_lose_patches():

@@ -61,14 +61,14 @@ def folder(tmp_path_factory):
 
 
 def by_site(result):
-    return {effect.site: effect.effect for effect in result.effects}
+    return {Site(e.tap, e.head, e.position): e.effect for e in result.effects}
 
 
 def test_patching_names_the_heads(folder):
     model, pairs = folder / "m", folder / "pairs.tsv"
     found = regard.look.patch(model, pairs, top=2)
     assert found.pairs == 12 and found.clean > found.corrupted + 5
-    assert {e.site for e in sorted(found.effects, key=lambda e: -e.effect)[:2]} == {FIRST, SECOND}
+    assert set(sorted(by_site(found), key=lambda s: -by_site(found)[s])[:2]) == {FIRST, SECOND}
     listed = str(found).partition("standard error")[2]
     assert SECOND.tap in listed and len(listed.splitlines()) == 3  # two places
     direct = by_site(regard.look.patch(model, pairs, to=["end"]))
@@ -98,7 +98,7 @@ def test_a_metric_of_ones_own(folder):
     assert doubled.clean == pytest.approx(2 * plain.clean)
     assert [e.effect for e in doubled.effects] == pytest.approx([e.effect for e in plain.effects])
     found = regard.look.circuit(model, pairs, metric=gap, draws=5)
-    assert [node.site for node in found.nodes] == [FIRST, SECOND]
+    assert [Site(node.tap, node.head) for node in found.nodes] == [FIRST, SECOND]
     spread = regard.look.patch(model, pairs, metric=lambda logits: logits.std(-1)).clean
     assert spread > 0 and spread != pytest.approx(plain.clean)
     for wrong in (lambda logits: logits, lambda logits: float(logits.sum())):
@@ -108,7 +108,7 @@ def test_a_metric_of_ones_own(folder):
 
 def test_a_circuit_and_its_certificate(folder):
     found = regard.look.circuit(folder / "m", folder / "pairs.tsv")
-    assert [node.site for node in found.nodes] == [FIRST, SECOND]
+    assert [Site(node.tap, node.head) for node in found.nodes] == [FIRST, SECOND]
     assert found.certificate.pairs == 6 and found.certificate.faithfulness["resample"].value > 0.9
     best = found.edges[0]
     assert {best.sender.tap, best.receiver.tap} <= {

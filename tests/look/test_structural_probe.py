@@ -18,7 +18,6 @@ from regard.look.structural_probe import (
     compare_trees,
     fit_structure,
     gold,
-    probe_structure,
     spanning_tree,
     tree_edges,
     tree_lines,
@@ -99,7 +98,9 @@ def test_planted_trees_are_found_in_turned_vectors():
     turn = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(3)))[0]
     vectors = [torch.cat([3 * x @ turn + 5, torch.ones(6, 1)], 1) for x in vectors]
     parts = split_sentences(torch.arange(300))
-    made, guesses = probe_structure(vectors, trees, parts)
+    probe, test = fit_structure(vectors, trees, parts), parts.test.tolist()
+    guesses = [probe(vectors[n]) for n in test]
+    made = compare_trees(guesses, [trees[n] for n in test])
     assert made.uuas == 1.0
     true = torch.cat([gold(trees[n]).flatten() for n in parts.test.tolist()])
     found = torch.cat([guess.flatten() for guess in guesses])
@@ -114,7 +115,9 @@ def test_vectors_that_tell_nothing_find_nothing():
     _, trees = planted(100)
     generator = torch.Generator().manual_seed(0)
     vectors = [torch.randn(6, 4, generator=generator) for _ in trees]
-    made, _ = probe_structure(vectors, trees, split_sentences(torch.arange(100)))
+    parts = split_sentences(torch.arange(100))
+    probe, test = fit_structure(vectors, trees, parts), parts.test.tolist()
+    made = compare_trees([probe(vectors[n]) for n in test], [trees[n] for n in test])
     assert made.uuas < 0.6 and made.distance_spearman < 0.4
 
 
@@ -155,7 +158,7 @@ def test_what_is_refused():
     parts = split_sentences(torch.arange(5))
     lonely = [DependencyTree([-1], [0])] * 5
     with pytest.raises(DataError, match="two words"):
-        probe_structure([torch.ones(1, 2)] * 5, lonely, SentenceSplit(*parts))
+        fit_structure([torch.ones(1, 2)] * 5, lonely, SentenceSplit(*parts))
 
 
 def test_the_print_of_a_tree():
