@@ -33,10 +33,18 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.rules import discover
     from regard.speech import transcribe
     from regard.train import replay, verify
-    from regard.train.config import DataConfig, LoRA, PictureConfig, ShapeConfig, TrainConfig
+    from regard.train.config import (
+        DataConfig,
+        LoRA,
+        PictureConfig,
+        PixelConfig,
+        ShapeConfig,
+        TrainConfig,
+    )
     from regard.translation import translate
     from regard.tune import predict
     from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
+    from regard.vision import draw
 
 __version__ = "0.1.0"
 
@@ -48,6 +56,7 @@ __all__ = [
     "Kit",
     "LoRA",
     "PictureConfig",
+    "PixelConfig",
     "PolicyConfig",
     "PreferenceConfig",
     "RegardError",
@@ -64,6 +73,7 @@ __all__ = [
     "demo",
     "discover",
     "doctor",
+    "draw",
     "embed",
     "evaluate",
     "export",

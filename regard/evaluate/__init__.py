@@ -17,6 +17,7 @@ from regard.evaluate.results import (
     MinimalPairs,
     NumberScores,
     Perplexity,
+    PixelScores,
     SectionScore,
     SimilarityScore,
     SpeechPerplexity,
@@ -284,6 +285,29 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
 
     files = [str(file) for file in _listed(data) or ()]
     scores = IMAGE_RUN.score(open_kit(model, precision, text=False), files)
+    return replace(scores, model=_name(model), test=", ".join(files))
+
+
+@verb
+def pixels(model: ModelLike, data: Files, *, precision: Precision = "auto") -> PixelScores:
+    """How likely pictures are to a model that draws them: nats per token, bits per dimension.
+
+    Args:
+        model: the folder `final` of `regard train pixels`, or ImageGPT with its preprocessor.
+        data: pictures as `regard train image` reads them; their classes are not looked at.
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.pixels("run/final", "test.npz").nats_per_token
+        $ regard evaluate pixels run/final shapes-test
+        $ regard evaluate pixels run/final test/ more.tar.xz --json
+        $ regard evaluate pixels run/final test.npz --precision bf16
+    """
+    from regard.loading import open_kit
+    from regard.vision.pixel_tokens import PIXEL_RUN
+
+    files = [str(file) for file in _listed(data) or ()]
+    scores = PIXEL_RUN.score_tokens(open_kit(model, precision, text=False), files)
     return replace(scores, model=_name(model), test=", ".join(files))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.errors import DataError
 from regard.interop.bert import BERT, DISTILBERT, ROBERTA
-from regard.interop.gpt2 import GPT2
+from regard.interop.gpt2 import GPT2, IMAGEGPT
 from regard.interop.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.interop.marian import MARIAN
 from regard.interop.t5 import T5
@@ -18,6 +18,7 @@ from regard.interop.whisper import WHISPER
 
 FAMILIES: tuple[Table, ...] = (
     GPT2,
+    IMAGEGPT,
     LLAMA,
     MISTRAL,
     QWEN2,

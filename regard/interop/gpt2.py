@@ -1,12 +1,19 @@
-"""GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
+"""GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v.
+
+ImageGPT (Chen 2020) is the same over colours of pixels, with a start token that is never predicted.
+"""
+
+from dataclasses import replace
 
 from regard.interop.table import (
     BODY,
     SPLIT,
     TRANSPOSE,
     Key,
+    ManyKeys,
     Table,
     TensorRow,
+    Variant,
     act,
     classifier,
     language_model,
@@ -51,4 +58,25 @@ GPT2 = Table(
         "add_cross_attention": False,
     },
     ignore=("*.attn.bias", "*.attn.masked_bias"),
+)
+
+COLOURS = ManyKeys(lambda config: config["vocab_size"] - 1, lambda size: {})
+"""All but the last of the vocabulary, the start token."""
+IMAGEGPT = replace(
+    GPT2,
+    family="imagegpt",
+    variants={
+        "ImageGPTForCausalImageModeling": Variant(
+            "transformer.",
+            (TensorRow("head.out", "lm_head"),),
+            BODY.config | {"head.size": COLOURS},
+        ),
+        "ImageGPTModel": BODY,
+        "ImageGPTForImageClassification": classifier(
+            "transformer.", TensorRow("head.out", "score"), take="mean"
+        ),
+    },
+    config=GPT2.config | {"decoder.block.act": act("activation_function", "quick_gelu")},
+    fixed=GPT2.fixed | {"decoder.block.norm": "rms"},
+    require=GPT2.require | {"tie_word_embeddings": False},
 )

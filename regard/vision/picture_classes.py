@@ -20,8 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import note
-from regard.data.example_store import ExampleRows, open_examples
+from regard.data.example_store import ExampleRows, ExampleStore, open_examples
 from regard.data.labelled_texts import sort_classes
+from regard.data.order import Counts
 from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, check_known
@@ -36,7 +37,7 @@ from regard.model.config import HeadConfig, ImageConfig, ModelConfig
 from regard.model.fronts import resize_positions
 from regard.model.model import Model, empty_model
 from regard.model.presets import PRESETS, preset, vit
-from regard.train.config import PictureConfig
+from regard.train.config import Config, PictureConfig
 from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.objectives import Compiling, Loss, compiled_once
 from regard.train.results import RunSettings
@@ -79,12 +80,15 @@ def example_loss(
 class PictureKind(RunKind):
     """Learns the classes of pictures."""
 
-    name, unit, config = "image", "pictures", PictureConfig
+    name, unit = "image", "pictures"
+    config: type[Config] = PictureConfig
     fields = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
     """What a model to begin with has already."""
     find, read = staticmethod(find_pictures), staticmethod(read_pictures)
     """Of files: (name, class, …) of examples, and all that can be read, of the sizes asked for."""
     augmentation = Augmentation
+    defaults: dict[str, Any] = USUAL
+    """Settings that differ from those of all runs."""
 
     def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
         """(shape of the model, architecture that it is saved as), new or as that of a folder."""
@@ -124,7 +128,7 @@ class PictureKind(RunKind):
     def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Of classes, and the shape of a preset."""
         others = said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
-        values = USUAL | ({} if others else MUON)
+        values = self.defaults | ({} if others else MUON)
         if (name := said.get("preset")) is None:
             return values
         check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
@@ -153,22 +157,32 @@ class PictureKind(RunKind):
 
     # Data and model -----------------------------------------------------------------------------
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
-        """Decode everything into stores, and name the classes."""
-        own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
-        parts, sizes = (plan.files, plan.data.valid), (front.channels, front.height, front.width)
+    def store(
+        self, plan: RunPlan, sizes: Sequence[int], folder: Path, say: Say, progress: Say
+    ) -> tuple[ExampleStore, Counts, Counts, dict[str, str]]:
+        """(all examples, decoded; numbers of those to train and to validate on; hashes of files)"""
+        parts = plan.files, plan.data.valid
         there = [path for files in parts for path in files if Path(path).exists()]
         hashes = {str(file): file_hash(file) for file in find_files(there)}
         examples = [self.read(files, sizes, say) for files in parts]
         store = open_examples(folder / "data/examples.store", examples, progress)
-        planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
+        part = store.records["part"]
         kept, held = np.flatnonzero(part == 0), np.flatnonzero(part)
-        names = sort_classes([store.header["names"][n] for n in np.unique(label[kept])])
-        if len(names) < 2:
-            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
         if not plan.data.valid:
             held = held_out(len(kept), plan.data.holdout, plan.seed)
             kept = np.setdiff1d(kept, held)
+        return store, kept, held, hashes
+
+    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+        """Decode everything into stores, and name the classes."""
+        own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
+        sizes = front.channels, front.height, front.width
+        store, kept, held, hashes = self.store(plan, sizes, folder, say, progress)
+        planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
+        there = np.unique(label[part == 0])
+        names = sort_classes([store.header["names"][n] for n in there])
+        if len(names) < 2:
+            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
         labels, draw = store.number(names), self.augmentation(own).draw
         train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
         valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
