@@ -13,7 +13,6 @@ from regard.interop.table import (
     ManyKeys,
     Table,
     TensorRow,
-    Variant,
     act,
     classifier,
     language_model,
@@ -66,15 +65,10 @@ IMAGEGPT = replace(
     GPT2,
     family="imagegpt",
     variants={
-        "ImageGPTForCausalImageModeling": Variant(
-            "transformer.",
-            (TensorRow("head.out", "lm_head"),),
-            BODY.config | {"head.size": COLOURS},
+        "ImageGPTForCausalImageModeling": replace(
+            language_model("transformer.", tied=False), config=BODY.config | {"head.size": COLOURS}
         ),
         "ImageGPTModel": BODY,
-        "ImageGPTForImageClassification": classifier(
-            "transformer.", TensorRow("head.out", "score"), take="mean"
-        ),
     },
     config=GPT2.config | {"decoder.block.act": act("activation_function", "quick_gelu")},
     fixed=GPT2.fixed | {"decoder.block.norm": "rms"},

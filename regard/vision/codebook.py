@@ -35,15 +35,14 @@ class Codebook(nn.Module):
     """Codes (K, D) that follow what chooses them, as running means (EMA)."""
 
     codes: Tensor
-    counts: Tensor
     sums: Tensor
+    """(K, D + 1): of what chose each, and how often."""
     idle: Tensor
 
     def __init__(self, codes: Tensor) -> None:
         super().__init__()
         self.register_buffer("codes", codes.clone())
-        self.register_buffer("counts", torch.ones(len(codes)))
-        self.register_buffer("sums", codes.clone())
+        self.register_buffer("sums", F.pad(codes, (0, 1), value=1.0))
         self.register_buffer("idle", torch.full((len(codes),), float(IDLE)))
 
     def nearest(self, x: Tensor) -> Tensor:
@@ -64,18 +63,16 @@ class Codebook(nn.Module):
     @torch.no_grad()
     def follow(self, x: Tensor, numbers: Tensor) -> None:
         """Move each code towards the mean of its vectors (N, D); unused ones begin anew."""
-        counts = torch.bincount(numbers, minlength=len(self.codes)).to(x)
-        self.counts.lerp_(counts, 1 - DECAY)
-        self.sums.lerp_(torch.zeros_like(self.sums).index_add_(0, numbers, x), 1 - DECAY)
-        total = self.counts.sum()  # Laplace: a count of nothing divides too
-        smooth = (self.counts + SMOOTH) * total / (total + len(counts) * SMOOTH)
-        self.codes.copy_(self.sums / smooth[:, None])
-        self.idle.copy_(torch.where(counts > 0, 0.0, self.idle + 1))
+        new = torch.zeros_like(self.sums).index_add_(0, numbers, F.pad(x, (0, 1), value=1.0))
+        self.sums.lerp_(new, 1 - DECAY)
+        counts, count = self.sums[:, -1:], len(self.codes)
+        total = counts.sum()  # Laplace: a count of nothing divides too
+        smooth = (counts + SMOOTH) * total / (total + count * SMOOTH)
+        self.idle.copy_(torch.where(new[:, -1] > 0, 0.0, self.idle + 1))
         dead = (self.idle >= IDLE)[:, None]
-        drawn = x[torch.randint(len(x), (len(self.codes),), device=x.device)]
-        for held, new in ((self.codes, drawn), (self.sums, drawn)):
-            held.copy_(torch.where(dead, new, held))
-        self.counts.masked_fill_(dead[:, 0], 1.0)
+        drawn = x[torch.randint(len(x), (count,), device=x.device)]
+        self.codes.copy_(torch.where(dead, drawn, self.sums[:, :-1] / smooth))
+        self.sums.copy_(torch.where(dead, F.pad(drawn, (0, 1), value=1.0), self.sums))
         self.idle.masked_fill_(dead[:, 0], 0.0)
 
 

@@ -227,14 +227,23 @@ class PictureKind(RunKind):
 
     # Answers ------------------------------------------------------------------------------------
 
+    def batch(self, kit: Kit, stored: Tensor) -> Batch:
+        """What a model reads of stored examples (B, C, H, W)."""
+        return Batch(self.open(kit)[2](stored.to(kit.device))[0].to(kit.dtype))
+
+    def places(self, kit: Kit) -> tuple[tuple[int, int], Counts, int]:
+        """(grid of patches, where on it each token lies, how many tokens come before those)."""
+        front: Any = kit.model.front
+        grid, config = front.grid, front.config
+        return grid, np.arange(grid[0] * grid[1]), config.cls + config.distilled
+
     @torch.no_grad()
     def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
         """(probabilities (C,), class as it is written, what is said) of each example of files."""
-        (_, sizes, prepare), task = self.open(kit), read_task(kit, f"reading {', '.join(files)}")
+        sizes, task = self.open(kit)[1], read_task(kit, f"reading {', '.join(files)}")
         for group in group_texts(self.read(files, sizes, note), GROUP):
             stored = torch.from_numpy(np.stack([planes for *_, planes in group]))
-            x, _ = prepare(stored.to(kit.device))
-            chances = kit.run_batch(Batch(x.to(kit.dtype))).float().softmax(-1).cpu()
+            chances = kit.run_batch(self.batch(kit, stored)).float().softmax(-1).cpu()
             for (name, label, _), row in zip(group, chances, strict=True):
                 yield row, label, Prediction(name, task.names[int(row.argmax())], float(row.max()))
 

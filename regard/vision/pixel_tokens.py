@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +126,9 @@ class PixelKind(PictureKind):
             problem = f"{own.size} × {own.size} pixels, patches of {patch}"
             raise UsageError("cutting pictures", problem, "a power of two that divides the size")
         config = gpt2(own.dim, own.depth, own.heads, own.codes + 1, (own.size // patch) ** 2)
-        assert config.decoder is not None
-        block = replace(config.decoder.block, norm="rms", act="gelu_sigmoid")
-        decoder = replace(config.decoder, block=block)
-        return replace(config, head=HeadConfig(own.codes), decoder=decoder), FAMILY
+        block = replace(config.last.block, norm="rms", act="gelu_sigmoid")
+        stack = replace(config.last, block=block)
+        return replace(config, head=HeadConfig(own.codes), decoder=stack), FAMILY
 
     def decide(self, settings: RunSettings) -> None:
         """A window is a picture."""
@@ -144,8 +144,8 @@ class PixelKind(PictureKind):
     def open(self, model: Any) -> tuple[Any, tuple[int, int, int], Any]:
         """(model, sizes that it reads, its coding) of a folder or a Kit."""
         kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
-        said, front = parse(kit.files, PROCESSOR), kit.model.config.front
-        if not isinstance(front, TextConfig) or not ("clusters" in said or BOOK in kit.files):
+        front = kit.model.config.front
+        if not isinstance(front, TextConfig) or not has_codes(kit):
             expected = "a model of pictures as tokens: `regard train pixels` makes one"
             raise wrong_network("reading pictures as tokens", kit, expected)
         coding = read_coding(kit.files, front.length or 0, str(kit.device))
@@ -157,21 +157,18 @@ class PixelKind(PictureKind):
         if not path.exists():
             progress("learning codes")
             some = pixels(), own, plan.seed
-            book = learn_palette(*some) if plain else learn_codes(*some, plan.device, progress)
-            write_whole(path, save({name: x.cpu() for name, x in book.state_dict().items()}))
+            new = learn_palette(*some) if plain else learn_codes(*some, plan.device, progress)
+            write_whole(path, save({name: x.cpu() for name, x in new.state_dict().items()}))
         said: dict[str, Any] = {"size": {"height": own.size, "width": own.size}}
         said |= {"image_processor_type": "ImageGPTImageProcessor", "do_color_quantize": True}
+        side, book = own.size // (1 if plain else own.patch), path.read_bytes()
         if own.order != "raster":
-            said["order"] = make_order(
-                own.order, own.size // (1 if plain else own.patch), plan.seed
-            )
+            said["order"] = make_order(own.order, side, plan.seed)
         if plain:
-            codes = load(path.read_bytes())["book.codes"].double()
-            return {
-                PROCESSOR: json.dumps(said | {"clusters": (codes / 127.5 - 1).tolist()}).encode()
-            }
-        said |= {"patch": own.patch, "channels": 1 if own.grey else 3}
-        return {PROCESSOR: json.dumps(said).encode(), BOOK: path.read_bytes()}
+            said["clusters"] = (load(book)["book.codes"].double() / 127.5 - 1).tolist()
+        else:
+            said |= {"patch": own.patch, "channels": 1 if own.grey else 3}
+        return {PROCESSOR: json.dumps(said).encode()} | ({} if plain else {BOOK: book})
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Decode pictures, learn what their tokens are, and write those into a store."""
@@ -179,27 +176,24 @@ class PixelKind(PictureKind):
         sizes = self.open(init)[1] if init else (1 if own.grey else 3, own.size, own.size)
         store, kept, held, hashes = self.store(plan, sizes, folder, say, progress)
         planes, book = store.records["planes"], path.with_name(BOOK)
-        files = self.open(init)[0].files if init else {}
-        files = files or self.learn(plan, book, lambda: planes[kept], progress)
+        learn = partial(self.learn, plan, book, lambda: planes[kept], progress)
+        files = self.open(init)[0].files if init else learn()
         coding = read_coding(files, plan.train.length)
         if not path.exists():
             coder = read_coding(files, plan.train.length, plan.device).book.encode
             groups = (planes[n : n + GROUP].copy() for n in range(0, len(planes), GROUP))
-            on_device = (torch.from_numpy(part).to(plan.device) for part in groups)
             with torch.no_grad():
-                rows = ((coder(part).tolist(), False) for part in on_device)
+                parts = (coder(torch.from_numpy(part).to(plan.device)) for part in groups)
+                rows = ((part.tolist(), False) for part in parts)
                 write_store(path, coding.start, {}, rows, progress)
         codes: NDArray[Any] = Store(path).stream.reshape(-1, plan.train.length)
         draw, blank = draw_mirrors if own.flip else None, np.zeros(len(codes), np.int64)
         train = CodeRows(codes, blank, kept, own.rows, plan.seed, draw, coding)
         valid = CodeRows(codes, blank, held, own.rows, coding=coding) if len(held) else None
-        amounts: Any = {
-            name: f"{len(part):,} pictures of {codes.shape[1]:,} tokens"
-            for name, part in (("train", kept), ("valid", held))
-        }
-        say(f"training on {amounts['train']}, {coding.start:,} codes")
+        many: Any = {"train": f"{len(kept):,} pictures", "valid": f"{len(held):,} pictures"}
+        say(f"training on {many['train']} of {codes.shape[1]:,} tokens, {coding.start:,} codes")
         identity = {"data": store.header["digest"][:12]}
-        return RunData(None, train, valid, identity, hashes, amounts, ((), files))
+        return RunData(None, train, valid, identity, hashes, many, ((), files))
 
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """A new model, which finds all codes equally likely at first; or the one to begin with."""
@@ -219,6 +213,17 @@ class PixelKind(PictureKind):
 
     # Answers ------------------------------------------------------------------------------------
 
+    def batch(self, kit: Kit, stored: Tensor) -> Batch:
+        """What a model reads of pictures: the start, and all tokens but the last."""
+        coding = self.open(kit)[2]
+        return Batch(coding.shift(coding.encode(stored)))
+
+    def places(self, kit: Kit) -> tuple[tuple[int, int], Any, int]:
+        """The start token comes before those of the picture."""
+        order = self.open(kit)[2].order.cpu().numpy()
+        side = math.isqrt(len(order))
+        return (side, side), order[:-1], 1
+
     def read_tokens(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, Tensor]]:
         """Pictures (B, C, H, W) of files and their tokens (B, T), some at a time."""
         _, sizes, coding = self.open(kit)
@@ -230,34 +235,23 @@ class PixelKind(PictureKind):
     def score_tokens(self, kit: Kit, files: Sequence[str]) -> PixelScores:
         """How likely pictures are, beside counts of their own tokens and of neighbours."""
         _, sizes, coding = self.open(kit)
-        count = coding.start
-        nats, error, pictures = 0.0, 0.0, 0
+        count, nats, error, seen = coding.start, 0.0, 0.0, 0
         single, pair = torch.zeros(count), torch.zeros(count * count)
         for pixels, tokens in track(self.read_tokens(kit, files), "scoring pictures"):
             logits = kit.run_batch(Batch(coding.shift(tokens))).float()
             nats += float(F.cross_entropy(logits.mT, tokens, reduction="none").double().sum())
             error += float((coding.decode(tokens) - pixels).double().square().mean((1, 2, 3)).sum())
-            pictures += len(tokens)
-            flat = tokens.cpu()
-            single += torch.bincount(flat.flatten(), minlength=count)
-            pair += torch.bincount(
-                (flat[:, :-1] * count + flat[:, 1:]).flatten(), minlength=count**2
-            )
-        if not pictures:
+            after = (tokens[:, :-1] * count + tokens[:, 1:]).flatten().cpu()
+            single += torch.bincount(tokens.flatten().cpu(), minlength=count)
+            pair += torch.bincount(after, minlength=count**2)
+            seen += len(tokens)
+        if not seen:
             raise DataError(f"evaluating on {', '.join(files)}", "no pictures", "one or more")
-        tokens_read = pictures * len(coding.order)
-        table = pair.view(count, count)
-        return PixelScores(
-            nats_per_token=nats / tokens_read,
-            bits_per_dimension=nats / math.log(2) / (pictures * math.prod(sizes)),
-            unigram=entropy(single),
-            bigram=entropy(pair) - entropy(table.sum(1)),
-            psnr=10 * math.log10(255**2 / max(error / pictures, 1e-9)),
-            used=int((single > 0).sum()),
-            codes=count,
-            tokens=tokens_read,
-            pictures=pictures,
-        )
+        total, bits = seen * len(coding.order), nats / math.log(2) / (seen * math.prod(sizes))
+        bigram = entropy(pair) - entropy(pair.view(count, count).sum(1))
+        psnr, used = 10 * math.log10(255**2 * seen / max(error, 1e-9)), int((single > 0).sum())
+        figures = nats / total, bits, entropy(single), bigram, psnr
+        return PixelScores(*figures, used, count, total, seen)
 
     def draw(
         self, kit: Kit, files: Sequence[str], count: int, keep: float, how: SampleConfig
@@ -266,31 +260,34 @@ class PixelKind(PictureKind):
         coding = self.open(kit)[2]
         length, begun, whole = len(coding.order), torch.empty(count, 0).long(), list[Tensor]()
         if files:
-            whole = [tokens for _, tokens in self.read_tokens(kit, files)]
-            if not whole:
-                raise DataError(f"reading {', '.join(files)}", "no pictures", "one or more")
-            whole = [torch.cat(whole)[:count].cpu()]
+            groups = [tokens for _, tokens in self.read_tokens(kit, files)]
+            whole = [torch.cat(groups or [begun])[:count].cpu()]
             begun = whole[0][:, : round(keep * length)]
+            if not groups:
+                raise DataError(f"reading {', '.join(files)}", "no pictures", "one or more")
         batch = kit.batch(F.pad(begun, (1, 0), value=coding.start))
         # The last token is written, not read: one more than there are positions.
         rows = run_search(kit.model, batch, length - begun.shape[1], how, driver=kit.driver)
         new = torch.tensor([row[0].tokens for row in rows]).view(len(begun), -1)
         pictures = [coding.decode(x.to(kit.device)) for x in (torch.cat((begun, new), 1), *whole)]
         planes = torch.stack(pictures, 1).round().to(torch.uint8)  # (N, columns, C, H, W)
-        names = ("drawn", "as it was")[: len(pictures)]
-        nats = [-row[0].logprob for row in rows]
+        names, nats = ("drawn", "as it was")[: len(pictures)], [-row[0].logprob for row in rows]
         return Drawing(names, nats, planes.movedim(2, -1).cpu().numpy())
 
 
 def entropy(counts: Tensor) -> float:
     """Nats of a distribution by its counts."""
-    share = counts.double() / counts.sum()
-    return float(torch.special.entr(share).sum())
+    return float(torch.special.entr(counts.double() / counts.sum()).sum())
 
 
 def draw_mirrors(dice: np.random.Generator, rows: int) -> NDArray[np.float32]:
     """A number in [0, 1) for each row (B, 1)."""
     return dice.random((rows, 1), np.float32)
+
+
+def has_codes(kit: Kit) -> bool:
+    """Whether a model reads pictures as tokens."""
+    return BOOK in kit.files or "clusters" in parse(kit.files, PROCESSOR)
 
 
 def read_coding(files: dict[str, bytes], length: int, device: str = "cpu") -> Coding:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from regard.look.results import Attribution, Overlay
 from regard.result import Grid, Result, shown
 
 if TYPE_CHECKING:
@@ -44,3 +45,23 @@ class Drawing(Result):
             if n < width and beside > 1:
                 axes.set_title(self.columns[n % beside], fontsize=7)
         return figure
+
+
+@dataclass(frozen=True)
+class PictureAttribution(Attribution):
+    """What each patch, or pixel, of a picture gives to a class, by one method."""
+
+    overlay: Overlay = shown(json=False, table=False)
+
+    def parts(self) -> Iterator[str | Grid]:
+        """The places that give most."""
+        pairs = zip(self.pieces, self.scores, strict=True)
+        best = sorted(pairs, key=lambda pair: -abs(pair[1]))[:10]
+        yield Grid(self.title(), ("row,column", "score"), [(p, f"{s:.4f}") for p, s in best])
+        yield from self.explanation.parts()
+
+    def plot(self) -> Any:
+        """The picture, and the scores on it."""
+        from regard.look.picture import draw_overlays
+
+        return draw_overlays(self.overlay, [[None], [self.scores]], self.method)

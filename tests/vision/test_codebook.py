@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.cluster.vq import kmeans2
 
-import regard
 from regard.errors import DataError
+from regard.train.config import PixelConfig
 from regard.vision import codebook
 from regard.vision.codebook import VQVAE, Codebook, Palette, learn_codes, learn_palette
 
@@ -52,7 +52,7 @@ def test_a_dead_code_begins_anew_at_what_there_is():
 
 
 def test_a_palette_gives_its_own_colours_back(pixels):
-    palette = learn_palette(pixels, regard.PixelConfig(codes=24), 0)
+    palette = learn_palette(pixels, PixelConfig(codes=24), 0)
     numbers = torch.randint(0, 24, (3, 64))
     assert torch.equal(palette.encode(palette.decode(numbers, 8)), numbers)
 
@@ -63,9 +63,7 @@ def distortion(palette, pixels):
 
 
 def test_a_palette_is_as_good_as_another_k_means_and_better_with_more_colours(pixels):
-    losses = [
-        distortion(learn_palette(pixels, regard.PixelConfig(codes=k), 0), pixels) for k in (3, 16)
-    ]
+    losses = [distortion(learn_palette(pixels, PixelConfig(codes=k), 0), pixels) for k in (3, 16)]
     flat = pixels.transpose(0, 2, 3, 1).reshape(-1, 3).astype(float)
     theirs = [kmeans2(flat, 16, 50, minit="++", seed=seed)[0] for seed in range(3)]
     best = min(distortion(Palette(torch.from_numpy(c).float()), pixels) for c in theirs)
@@ -75,7 +73,7 @@ def test_a_palette_is_as_good_as_another_k_means_and_better_with_more_colours(pi
 def test_too_few_colours_are_refused():
     with pytest.raises(DataError, match="2 colours"):
         grey = np.tile(np.array([0, 255], np.uint8), (2, 1, 4, 2))
-        learn_palette(grey, regard.PixelConfig(codes=3), 0)
+        learn_palette(grey, PixelConfig(codes=3), 0)
 
 
 def test_a_vq_vae_learns_and_uses_its_codes(monkeypatch):
@@ -84,7 +82,7 @@ def test_a_vq_vae_learns_and_uses_its_codes(monkeypatch):
     colours = np.array([[20, 20, 20], [220, 40, 40], [40, 220, 40], [40, 40, 220], [230, 230, 60]])
     chosen = np.random.default_rng(0).integers(5, size=(80, 2, 2))
     x = colours[chosen].transpose(0, 3, 1, 2).repeat(4, 2).repeat(4, 3).astype(np.uint8)
-    own = regard.PixelConfig(tokens_of="patches", codes=16, patch=4, code_steps=90)
+    own = PixelConfig(tokens_of="patches", codes=16, patch=4, code_steps=90)
     model = learn_codes(x, own, 0, "cpu", lambda text: None)
     x = torch.from_numpy(x)
     with torch.no_grad():
@@ -96,7 +94,7 @@ def test_a_vq_vae_learns_and_uses_its_codes(monkeypatch):
 
 
 def test_a_vq_vae_is_the_same_each_time(pixels):
-    own = regard.PixelConfig(tokens_of="patches", codes=5, patch=2, code_steps=2)
+    own = PixelConfig(tokens_of="patches", codes=5, patch=2, code_steps=2)
     models = [learn_codes(pixels[:4], own, 0, "cpu", lambda text: None) for _ in range(2)]
     states = [model.state_dict().values() for model in models]
     assert all(torch.equal(a, b) for a, b in zip(*states, strict=True))

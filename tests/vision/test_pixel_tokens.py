@@ -14,6 +14,7 @@ from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.train.config import PixelConfig
 from regard.vision.pixel_tokens import PIXEL_RUN, make_order
 from tests.vision.conftest import picture
 
@@ -30,7 +31,7 @@ def train(files, out, steps=30, resume=None, **shape):
             out=out,
             resume=resume,
             config=config,
-            shape=regard.PixelConfig(**SMALL | shape),
+            shape=PixelConfig(**SMALL | shape),
             data=regard.DataConfig(holdout=0.2),
         )
 
@@ -111,7 +112,7 @@ def test_other_orders_are_kept_with_the_model(run, tmp_path, order):
 
 def test_all_pictures_together_have_probability_one():
     """Of 2 × 2 pixels and three codes there are 81."""
-    shape = regard.PixelConfig(size=2, codes=3, dim=8, depth=1, heads=2)
+    shape = PixelConfig(size=2, codes=3, dim=8, depth=1, heads=2)
     model = Model.fresh(PIXEL_RUN.build(shape, None, 2)[0], seed=4)
     tokens = torch.tensor(list(itertools.product(range(3), repeat=4)))
     with torch.no_grad():
@@ -146,7 +147,7 @@ def test_it_begins_with_another_model(run, tmp_path):
             run[0] / "halves.npz",
             out=tmp_path / "run",
             config=regard.TrainConfig(steps=1, eval_every=1),
-            shape=regard.PixelConfig(**plain),
+            shape=PixelConfig(**plain),
             data=regard.DataConfig(init=str(run[0] / "run/final")),
         )
     before, after = (PIXEL_RUN.open(p)[2] for p in (run[0] / "run/final", tmp_path / "run/final"))
@@ -159,7 +160,7 @@ def test_what_cannot_be_is_refused(run, folder, tmp_path):
     with pytest.raises(UsageError, match="flip with patches"):
         train(folder, tmp_path / "run", tokens_of="patches", patch=2, flip=True)
     with pytest.raises(UsageError, match="regard train pixels"):
-        PIXEL_RUN.open(Kit(Model.fresh(PIXEL_RUN.build(regard.PixelConfig(**SMALL), None, 2)[0])))
+        PIXEL_RUN.open(Kit(Model.fresh(PIXEL_RUN.build(PixelConfig(**SMALL), None, 2)[0])))
     picture((90, 9, 9)).save(tmp_path / "one.png")
     (tmp_path / "one.png").write_bytes(b"no picture")
     with pytest.raises(DataError, match="no pictures"):
