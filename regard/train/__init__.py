@@ -319,7 +319,8 @@ def pixels(
         dry_run: read the data, say what a run would take, and write nothing.
 
     Example:
-        >>> regard.train.pixels("shapes", out="run").best_valid
+        >>> regard.train.pixels("shapes", out="run", print_config=True).values["codes"]
+        512
         $ regard train pixels shapes --size 12 --codes 16 --out run --epochs 5
         $ regard train pixels photos/ --out run --flip --dim 384 --depth 11 --heads 6 --epochs 20
         $ regard train pixels photos/ --tokens-of patches --codes 512 --out run

@@ -25,13 +25,14 @@ from regard.data.labelled_texts import sort_classes
 from regard.data.order import Counts
 from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
-from regard.errors import DataError, check_known
+from regard.errors import DataError, UsageError, check_known
 from regard.evaluate.results import ClassScores
 from regard.files import file_hash
 from regard.interop.families import bind
 from regard.interop.side import parse
+from regard.interop.weights import OWN
 from regard.kit import Kit
-from regard.loading import load_kit, wrong_network
+from regard.loading import find_source, load_kit, wrong_network
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ImageConfig, ModelConfig
 from regard.model.fronts import resize_positions
@@ -43,6 +44,7 @@ from regard.train.objectives import Compiling, Loss, compiled_once
 from regard.train.results import RunSettings
 from regard.train.settings import MUON, begin_with, decide_steps, find_data, make_config, put
 from regard.tune.classification import held_out
+from regard.tune.config import HeadTuning
 from regard.tune.prediction import read_task, score_answers
 from regard.tune.results import Prediction
 from regard.verbs import group_texts
@@ -51,6 +53,7 @@ from regard.vision.picture_files import find_pictures, read_pictures
 
 USUAL = {"weight_decay": 0.05, "floor": 0.01, "smoothing": 0.1, "metric": "accuracy"}
 PROCESSOR, POSITIONS = "preprocessor_config.json", "front.positions.weight"
+FINE_TUNING = 1e-4  # learning rate of a model that knows something already
 GROUP = 256  # examples that are answered at once
 
 
@@ -129,6 +132,7 @@ class PictureKind(RunKind):
         """Of classes, and the shape of a preset."""
         others = said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
         values = self.defaults | ({} if others else MUON)
+        values |= {"lr": FINE_TUNING} if said.get("init") else {}
         if (name := said.get("preset")) is None:
             return values
         check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
@@ -257,6 +261,18 @@ class PictureKind(RunKind):
             raise DataError(doing, problem, f"some of {', '.join(task.names[:20])}")
         labels = [(n, label) for n, (_, label, _) in enumerate(answers)]
         return score_answers(task, labels, [chances for chances, *_ in answers])
+
+
+def head_of_pictures(model: str, head: HeadTuning) -> PictureConfig | None:
+    """Settings of `tune classify` as those of pictures; None for a model that reads no pictures."""
+    source = find_source(model)
+    said: dict[str, Any] = {} if source is None else source.config
+    if "image_size" not in said and said.get(OWN, {}).get("front", {}).get("kind") != "image":
+        return None
+    if texts := head.given - {"rows", "epochs"}:
+        problem, fix = f"{min(texts)} with a model of pictures", "`regard train image --init`"
+        raise UsageError("tuning for `classify`", problem, "rows or epochs", fix)
+    return PictureConfig(**{name: getattr(head, name) for name in head.given})
 
 
 IMAGE_RUN = PictureKind()
