@@ -37,13 +37,24 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.translation import translate
     from regard.tune import predict
     from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
+    from regard.vision import draw
 
 __version__ = "0.1.0"
 
 __all__ = ["Chat", "DataConfig", "Extracted", "HeadTuning", "Kit", "LoRA", "PictureConfig"]
 __all__ += ["PolicyConfig", "PreferenceConfig", "RegardError", "ShapeConfig", "Tap"]
 __all__ += ["TrainConfig", "add", "attend", "attention", "build", "chat", "check", "data", "demo"]
-__all__ += ["discover", "doctor", "embed", "evaluate", "export", "fill", "formal", "generate"]
+__all__ += [
+    "discover",
+    "doctor",
+    "draw",
+    "embed",
+    "evaluate",
+    "export",
+    "fill",
+    "formal",
+    "generate",
+]
 __all__ += ["history", "info", "kernel_regression", "ladder", "load", "look", "mean", "models"]
 __all__ += ["onehot", "patch", "plan", "predict", "replay", "score", "settings"]
 __all__ += ["taps", "tokens", "train", "transcribe", "translate", "tune", "verify", "zero"]

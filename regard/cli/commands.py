@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import regard
 
 PANELS = {
-    "Use": ("generate", "chat", "translate", "score", "fill", "embed", "predict", "transcribe"),
+    "Use": tuple("generate chat translate score fill embed predict draw transcribe".split()),
     "Make": ("train", "tune", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),
@@ -24,12 +24,12 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "lm mlm seq2seq rnn lstm gru mlp image graph ngram bow classes w2v bayes logreg ibm1 "
-    "shortlist memory",
+    "train": "lm mlm seq2seq rnn lstm gru mlp image pixels graph ngram bow classes w2v bayes "
+    "logreg ibm1 shortlist memory",
     "tune": "classify tag regress sft reward dpo ppo grpo merge",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
-    "evaluate": "lm translate classify tag regress image graph winograd blimp fewshot ioi "
+    "evaluate": "lm translate classify tag regress image pixels graph winograd blimp fewshot ioi "
     "analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",

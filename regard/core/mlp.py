@@ -27,10 +27,16 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+def gelu_sigmoid(x: Tensor) -> Tensor:
+    """GELU by its sigmoid approximation (Hendrycks and Gimpel 2016)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
+    "gelu_sigmoid": gelu_sigmoid,
     "silu": F.silu,
     "tanh": torch.tanh,
 }

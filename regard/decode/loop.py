@@ -235,7 +235,7 @@ def fits(model: Model, batch: Batch, limits: list[int]) -> bool:
     if not model.stacks or not isinstance(model.reader, TextFront):
         return False
     size = None if model.reader.positions is None else model.reader.positions.size
-    return size is None or batch.ids.shape[1] + max(limits) <= size
+    return size is None or batch.ids.shape[1] + max(limits) <= size + 1  # the last one is not read
 
 
 def watched(model: Model) -> bool:

@@ -263,6 +263,28 @@ def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> re
 
 
 @verb
+def pixels(model: ModelLike, test: Files, *, precision: Precision = "auto") -> results.PixelScores:
+    """How likely pictures are to a model that draws them: nats per token, bits per dimension.
+
+    Args:
+        model: the folder `final` of `regard train pixels`, or ImageGPT with its preprocessor.
+        test: pictures as `regard train image` reads them; their classes are not looked at.
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.pixels("run/final", "test.npz").nats_per_token
+        $ regard evaluate pixels run/final shapes-test
+        $ regard evaluate pixels run/final test/ more.tar.xz --json
+        $ regard evaluate pixels run/final test.npz --precision bf16
+    """
+    from regard.loading import open_kit
+    from regard.vision.pixel_tokens import PIXEL_RUN
+
+    kit, files = open_kit(model, precision, text=False), _listed(test) or ()
+    return PIXEL_RUN.score_tokens(kit, [str(file) for file in files])
+
+
+@verb
 def graph(
     model: ModelLike, test: Files, *, label: str | None = None, split: Split = "test"
 ) -> results.ClassScores | results.NumberScores:

@@ -69,6 +69,26 @@ class Perplexity(Result):
         return draw_curves(curve, "band: twice as many tokens before as in the last", "perplexity")
 
 
+class PixelScores(Result):
+    """{model} on {test}."""
+
+    nats_per_token: float = shown("{:,.4f}")
+    """Mean negative log-likelihood of a token."""
+    bits_per_dimension: float = shown("{:,.4f}")
+    """Of a picture in its codes, over pixels and channels; a palette loses some of 8 bits, so it
+    does not compare with models of whole bytes."""
+    unigram: float = shown("{:,.4f}")
+    """Nats of a token by counts of these pictures themselves."""
+    bigram: float = shown("{:,.4f}")
+    """Nats of a token after the one before it, by counts of these pictures themselves."""
+    psnr: float = shown("{:.2f} dB", title="PSNR")
+    """Of pictures in their codes, against those that were read."""
+    used: int = shown(title="codes used")
+    codes: int = shown()
+    tokens: int = shown()
+    pictures: int = shown()
+
+
 class SpeechPerplexity(Result):
     """{model} on {test}."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.errors import DataError, did_you_mean
 from regard.interop.bert import BERT, DISTILBERT, ROBERTA
-from regard.interop.gpt2 import GPT2
+from regard.interop.gpt2 import GPT2, IMAGEGPT
 from regard.interop.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.interop.marian import MARIAN
 from regard.interop.t5 import T5
@@ -15,7 +15,7 @@ from regard.interop.table import Binding, Table
 from regard.interop.vit import DEIT, VIT
 from regard.interop.whisper import WHISPER
 
-DECODERS, ENCODERS = (GPT2, LLAMA, MISTRAL, QWEN2, QWEN3), (BERT, ROBERTA, DISTILBERT)
+DECODERS, ENCODERS = (GPT2, IMAGEGPT, LLAMA, MISTRAL, QWEN2, QWEN3), (BERT, ROBERTA, DISTILBERT)
 FAMILIES: tuple[Table, ...] = (*DECODERS, *ENCODERS, T5, MARIAN, VIT, DEIT, WHISPER)
 ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}
 

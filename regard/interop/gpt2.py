@@ -1,7 +1,12 @@
-"""GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v."""
+"""GPT-2 (Radford 2019): pre-norm decoder with learned positions and fused q, k, v.
+
+ImageGPT (Chen 2020) is the same over colours of pixels, with a start token that is never predicted.
+"""
+
+from dataclasses import replace
 
 from regard.interop import table
-from regard.interop.table import SPLIT, TRANSPOSE, Key, Table, TensorRow
+from regard.interop.table import SPLIT, TRANSPOSE, Key, ManyKeys, Table, TensorRow
 
 GPT2 = Table(
     family="gpt2",
@@ -39,4 +44,21 @@ GPT2 = Table(
         "add_cross_attention": False,
     },
     ignore=("*.attn.bias", "*.attn.masked_bias"),
+)
+
+COLOURS = ManyKeys(lambda config: config["vocab_size"] - 1, lambda size: {})
+"""All but the last of the vocabulary, the start token."""
+IMAGEGPT = replace(
+    GPT2,
+    family="imagegpt",
+    variants={
+        "ImageGPTForCausalImageModeling": replace(
+            table.language_model("transformer.", tied=False),
+            config=table.BODY.config | {"head.size": COLOURS},
+        ),
+        "ImageGPTModel": table.BODY,
+    },
+    config=GPT2.config | {"decoder.block.act": table.act("activation_function", "quick_gelu")},
+    fixed=GPT2.fixed | {"decoder.block.norm": "rms"},
+    require=GPT2.require | {"tie_word_embeddings": False},
 )

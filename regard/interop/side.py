@@ -12,6 +12,7 @@ from regard.files import parse_json
 KEPT = (
     "generation_config.json",
     "preprocessor_config.json",
+    "codebook.safetensors",  # codes of pictures (vision/codebook.py)
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",

@@ -69,6 +69,7 @@ ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu": "gelu",
+    "quick_gelu": "gelu_sigmoid",
     "relu": "relu",
     "silu": "silu",
     "swish": "silu",

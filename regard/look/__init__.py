@@ -45,14 +45,14 @@ def attention(
     precision: Precision = "auto",
     edit: EditsLike = (),
 ) -> results.AttentionMaps:
-    """Where the heads of a model look in a text, and what each head does.
+    """Where the heads of a model look in a text or a picture, and what each head does.
 
     The page that `--save look.html` writes shows all heads, and switches them off by click; a
     picture is saved as `look.png`.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        text: what the model reads; of an encoder-decoder the source.
+        text: what the model reads; of an encoder-decoder the source, of pictures the file of one.
         target: what an encoder-decoder has written; without it, its own translation.
         head: block.head, such as 5.3, to list and to draw (the mean of all heads).
         stack: which attention of an encoder-decoder to list and to draw (cross).
@@ -66,12 +66,15 @@ def attention(
         $ regard look attention folder "When Mary and John went to the bar, John gave it to"
         $ regard look attention folder "The cat sat." --head 5.3 --save head.png
     """
-    from regard.loading import open_kit
     from regard.look.attention_maps import map_attention
+    from regard.vision.picture_maps import map_picture, open_reader
 
-    kit = open_kit(model, precision)
+    kit, kind = open_reader(model, precision)
     with kit.edit(edit):
         heading = f"{name_of(model)}: {text}"[:200]
+        if kind is not None:
+            how = {"stack": stack, "head": head, "effects": effects, "heading": heading}
+            return map_picture(kit, kind, text, **how)
         return map_attention(kit, text, target, stack, head, effects, heading)
 
 
@@ -209,7 +212,8 @@ def explain(
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        text: what it reads; with <mask> in it for a masked language model.
+        text: what it reads; with <mask> in it for a masked language model; of pictures the file
+            of one, whose patches or pixels (ig, gradient) are scored.
         target: the word, or class, that is explained (the likeliest); of an encoder-decoder, how
             its answer begins: the next word is explained.
         against: explain why the target and not this one: the difference of both.
@@ -229,10 +233,12 @@ def explain(
         $ regard look explain folder "Paris is the <mask> of France" --method shap --against city
         $ regard look explain fr-en "Le chat dort." --target "The cat" --compare
     """
-    from regard.loading import open_kit
     from regard.look.attribution import explain_text
+    from regard.vision.picture_maps import explain_picture, open_reader
 
-    kit = open_kit(model, None)  # plain maps: packed ones have no gradient
+    kit, kind = open_reader(model, None)  # plain maps: packed ones have no gradient
+    if kind is not None:
+        return explain_picture(kit, kind, text, target, against, method, steps)
     how = method, compare, steps, samples, baseline, metric
     return explain_text(kit, text, target, against, *how)
 
@@ -351,7 +357,8 @@ def probe(
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        treebank: CoNLL-U, or lines of form and label, with a blank line between sentences.
+        treebank: CoNLL-U, or lines of form and label, with a blank line between sentences; of a
+            model of pictures, pictures by class.
         label: columns to be read off the vectors: upos, xpos, deprel, or others of the file;
             several: which layer knows what.
         tree: structural probe of the heads, instead of labels.
@@ -359,7 +366,7 @@ def probe(
         layer: the stream after block N, the last, or all: embeddings and every block.
         kind: of probe.
         control: also a control task, random labels by word type: selectivity.
-        count: sentences, evenly spaced in the file.
+        count: sentences, or pictures, evenly spaced in the file.
         rank: of the structural probe's matrix.
 
     Example:
@@ -375,7 +382,12 @@ def probe(
     from regard.loading import open_kit
     from regard.look.probing import choose_taps, probe_labels, read_corpus
     from regard.look.structural_probe import probe_trees
+    from regard.vision.picture_maps import open_reader, probe_pictures
 
+    if not (tree or label or speech):
+        kit, reads = open_reader(model, "fp32")
+        if reads is not None:
+            return probe_pictures(kit, reads, [str(treebank)], layer, kind, count)
     if tree == bool(label):
         raise UsageError("probing", "labels and trees, or neither", "one of the two")
     if speech and not tree:

@@ -77,10 +77,12 @@ def map_attention(
     head: str | None,
     effects: bool,
     heading: str,
+    read: tuple[Batch, dict[str, list[str]]] | None = None,
 ) -> AttentionMaps:
     """The maps of a text; of an encoder-decoder without `target` its own translation is mapped.
 
     `head`, as 5.3, is block and head to show; with `effects` it is run without each head too.
+    What is no text comes as `read`: a batch and what its tokens are called.
     """
     block_head = None
     if head is not None:
@@ -89,7 +91,7 @@ def map_attention(
             raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
         block_head = int(block), int(number)
     head_counts(kit.hooked)  # a model without attention is refused before it translates
-    batch, sides = read_text(kit, text, target)
+    batch, sides = read or read_text(kit, text, target)
     maps = collect_maps(kit.hooked, batch, sides)
     maps = replace(maps, heading=heading, shown_stack=stack, shown_head=block_head)
     last_block, last_head = (n - 1 for n in maps.stack().small.shape[:2])
@@ -100,7 +102,7 @@ def map_attention(
     config, classes = kit.model.config.head, kit.config.get("id2label") or {}
     if config.take != "all" or (classes and config.size == len(classes)):
         return spell_words(maps, lambda n: str(classes.get(str(n), f"class {n}")))
-    return spell_words(maps, partial(token_label, kit.text_tokenizer))
+    return spell_words(maps, str if read else partial(token_label, kit.text_tokenizer))
 
 
 def read_text(kit: Kit, text: str, target: str | None = None) -> tuple[Batch, dict[str, list[str]]]:

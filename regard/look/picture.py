@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import UsageError
 from regard.look.labels import fit
-from regard.look.results import LEVELS, AttentionMaps
+from regard.look.results import LEVELS, AttentionMaps, Overlay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,6 +101,28 @@ def draw_heads(maps: AttentionMaps) -> Figure:
             axes.imshow(weights**0.5, cmap="Oranges", vmin=0, vmax=1, aspect="auto")
             axes.set(xticks=[], yticks=[], title=str(head) if block == 0 else "")
         row[0].set_ylabel(str(block), rotation=0, labelpad=12)
+    return figure
+
+
+def draw_overlays(overlay: Overlay, scores: Sequence[Sequence[Any]], title: str) -> Figure:
+    """Rows of pictures with scores of their places on them; None is the picture alone."""
+    import numpy as np
+
+    figure = new_figure(1.5 * len(scores[0]), 0.3 + 1.5 * len(scores))
+    figure.suptitle(label(title), fontsize=8, wrap=True)
+    height, width = overlay.pixels.shape[:2]
+    for row, drawn in enumerate(figure.subplots(len(scores), len(scores[0]), squeeze=False)):
+        for axes, values in zip(drawn, scores[row], strict=True):
+            grey = overlay.pixels.ndim == 3 and values is not None
+            axes.imshow(overlay.pixels.mean(2) if grey else overlay.pixels, cmap="gray")
+            axes.set(xticks=[], yticks=[])
+            if values is not None:
+                heat = np.zeros(overlay.grid[0] * overlay.grid[1])
+                heat[overlay.places] = values
+                most, where = abs(heat).max() or 1.0, (-0.5, width - 0.5, height - 0.5, -0.5)
+                heat = heat.reshape(overlay.grid) / most
+                how = {"cmap": "RdBu_r", "vmin": -1, "vmax": 1, "extent": where}
+                axes.imshow(heat, alpha=abs(heat) ** 0.5 * 0.9, **how)
     return figure
 
 

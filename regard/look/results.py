@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
@@ -131,6 +131,23 @@ class DescribedHead(Row):
     if_off: float | None = shown("{:+.2f}")
 
 
+@dataclass(frozen=True)
+class Overlay:
+    """A picture, and where on it tokens lie."""
+
+    pixels: Array
+    """(height, width[, 3])."""
+    grid: tuple[int, ...]
+    """Rows and columns of places."""
+    places: Array
+    """(M,): the place of each token, row by row."""
+
+    @property
+    def names(self) -> list[str]:
+        """Row and column of each token."""
+        return [f"{place // self.grid[1]},{place % self.grid[1]}" for place in self.places]
+
+
 class AttentionMaps(Result):
     """{heading}."""
 
@@ -150,6 +167,8 @@ class AttentionMaps(Result):
     """The attention that is listed and drawn; None is cross-attention, or the only one."""
     shown_head: tuple[int, int] | None = None
     """The block and head that is listed and drawn; None lists the mean and draws all."""
+    overlay: Overlay | None = field(default=None, repr=False)
+    """The picture that the tokens are of; what its first token looks at is drawn on it."""
 
     def stack(self, name: str | None = None) -> StackMaps:
         """The maps of a stack; None is the one that is shown."""
@@ -243,8 +262,14 @@ class AttentionMaps(Result):
 
     def plot(self) -> Any:
         """A picture of all heads of a stack, or of the head that is shown."""
-        from regard.look.picture import draw_head, draw_heads
+        from regard.look.picture import draw_head, draw_heads, draw_overlays
 
+        if self.overlay is not None:
+            maps, shown, lead = self.stack(), self.shown_head, -len(self.overlay.places)
+            heads = maps.heads if shown is None else [[maps.heads[shown[0]][shown[1]]]]
+            asks = -1 if maps.stack == "decoder" else 0
+            weights = [[one.dense()[asks, lead:] for one in row] for row in heads]
+            return draw_overlays(self.overlay, weights, self.heading)
         return draw_heads(self) if self.shown_head is None else draw_head(self, self.shown_head)
 
 

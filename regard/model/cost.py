@@ -134,7 +134,7 @@ def front_flops(front: FrontConfig, tokens: int) -> int:
     halvings, before, flops = front.patch.bit_length() - 1, front.channels, 0
     for step in range(halvings):
         after = max(front.dim >> (halvings - step), 8)
-        flops += 2 * 9 * before * after * places * 4 ** (halvings - step - 1)
+        flops += 2 * 9 * (4 * before + after) * after * places * 4 ** (halvings - step - 1)
         before = after
     return flops + 2 * before * front.dim * places
 

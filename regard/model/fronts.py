@@ -189,8 +189,20 @@ def resize_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) 
     return torch.cat((table[:lead], grid[0].flatten(1).T))
 
 
+class ChannelNorm(nn.LayerNorm):
+    """Layer norm over the channels of each place of (B, C, H, W)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) → (B, C, H, W)."""
+        return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+
+
 def conv_stem(config: ImageConfig) -> nn.Module:
-    """3 × 3 convolutions of stride 2 down to one value per patch, then a 1 × 1 map to dim."""
+    """3 × 3 convolutions with norms, two for each halving, then a 1 × 1 map to dim.
+
+    The first keeps the size and sees edges as they are, the second has stride 2, down to one
+    value per patch.
+    """
     halvings = config.patch.bit_length() - 1
     if config.patch != 2**halvings or halvings < 1:
         raise UsageError("building a conv stem", f"patch = {config.patch}", "a power of two")
@@ -198,7 +210,8 @@ def conv_stem(config: ImageConfig) -> nn.Module:
     before = config.channels
     for step in range(halvings):
         after = max(config.dim >> (halvings - step), 8)
-        parts += [nn.Conv2d(before, after, 3, stride=2, padding=1), nn.GELU()]
+        for size, stride in ((before, 1), (after, 2)):
+            parts += [nn.Conv2d(size, after, 3, stride, 1), ChannelNorm(after), nn.GELU()]
         before = after
     return nn.Sequential(*parts, nn.Conv2d(before, config.dim, 1))
 

@@ -12,6 +12,7 @@ from regard.train.config import (
     GraphShape,
     LoRA,
     PictureConfig,
+    PixelConfig,
     ShapeConfig,
     TrainConfig,
 )
@@ -23,6 +24,7 @@ Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
 WORD2VEC, PICTURE, GRAPH = Word2VecConfig(), PictureConfig(), GraphShape()
+PIXELS = PixelConfig()
 
 
 # Step by step -------------------------------------------------------------------------------------
@@ -263,6 +265,38 @@ def image(*args: Any, shape: Annotated[PictureConfig, FLAT] = PICTURE, **named: 
     from regard.vision.picture_classes import IMAGE_RUN
 
     return _train(IMAGE_RUN, *args, shape=shape, **named)
+
+
+@verb
+@extends(lm, "lora")
+def pixels(*args: Any, shape: Annotated[PixelConfig, FLAT] = PIXELS, **named: Any) -> Trained:
+    """Train a decoder that draws pictures, token by token (ImageGPT).
+
+    A token is the nearest colour of a palette (k-means), one for each pixel, or the code of a patch
+    by a VQ-VAE, which is trained first. `final` opens in transformers as
+    ImageGPTForCausalImageModeling; `regard draw` draws with it. Needs Pillow, the extra `vision`.
+
+    Args:
+        files: pictures as `regard train image` reads them; their classes are not looked at.
+        out: the run's folder, new or empty (runs/pixels-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, checkpoints.
+        shape: what the tokens are, in which order, which model, rows and epochs.
+        data: pictures to validate on (else a tenth is held out), or a model to begin with.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.train.pixels("shapes", out="run", print_config=True).values["codes"]
+        512
+        $ regard train pixels shapes --size 12 --codes 16 --out run --epochs 5
+        $ regard train pixels photos/ --out run --flip --dim 384 --depth 11 --heads 6 --epochs 20
+        $ regard train pixels photos/ --tokens-of patches --codes 512 --out run
+    """
+    from regard.vision.pixel_tokens import PIXEL_RUN
+
+    return _train(PIXEL_RUN, *args, shape=shape, **named)
 
 
 @verb

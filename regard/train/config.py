@@ -287,6 +287,38 @@ class PictureConfig(Config):
 
 
 @dataclass(frozen=True)
+class PixelConfig(Config):
+    """A decoder over pictures as tokens, and how they become tokens."""
+
+    size: Count = 32
+    """Side of the square that pictures are resized to, whatever their form."""
+    grey: bool = False
+    """Read one channel instead of three."""
+    tokens_of: Literal["pixels", "patches"] = "pixels"
+    """A colour of a palette for each pixel (k-means), or a code for each patch (VQ-VAE)."""
+    codes: Count = 512
+    """Colours of the palette, or codes of the VQ-VAE."""
+    patch: Count = 4
+    """patches: their side, a power of two."""
+    code_steps: Count = 3000
+    """patches: steps that the VQ-VAE is trained before the decoder."""
+    order: Literal["raster", "columns", "random"] = "raster"
+    """In which tokens are written; random is one order for all pictures."""
+    dim: Count = 128
+    """Width of the residual stream."""
+    depth: Count = 4
+    """Blocks."""
+    heads: Count = 4
+    """Attention heads."""
+    flip: bool = False
+    """Mirror half of the pictures, left and right; pixels only."""
+    rows: Count = 32
+    """Pictures of a batch."""
+    epochs: Amount | None = None
+    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
+
+
+@dataclass(frozen=True)
 class GraphShape(Config):
     """What is learnt of graphs, and the size of the model."""
 

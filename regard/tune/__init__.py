@@ -32,14 +32,16 @@ def classify(
     print_config: bool = False,
     dry_run: bool = False,
 ) -> Trained:
-    """Teach a model the classes of texts.
+    """Teach a model the classes of texts, or of pictures.
 
     The folder `final` opens in transformers as the family's ForSequenceClassification, where the
-    family has one and no other head is asked for.
+    family has one and no other head is asked for. A model of pictures goes on as `regard train
+    image --init` does, which has settings of pictures and resumes it.
 
     Args:
         files: CSV, TSV or JSONL with columns text and label; TSV may be text TAB label alone.
-        model: the model to begin with, any encoder or decoder: a folder or a name.
+            Pictures as `regard train image` reads them.
+        model: the model to begin with, any encoder or decoder, or a ViT: a folder or a name.
         dev: files of the same form to validate on; the best epoch there is final.
         out: the run's folder, new or empty (runs/classify-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
@@ -287,6 +289,12 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
     names = {"init": "model", "valid": "dev", "holdout": "holdout"}
     asked = {field: said.pop(key, None) for field, key in names.items()}
     data = DataConfig(**{field: value for field, value in asked.items() if value is not None})
+    if name == "classify" and asked["init"] is not None:
+        from regard.vision.picture_classes import IMAGE_RUN, head_of_pictures
+
+        if (shape := head_of_pictures(str(asked["init"]), own[0])) is not None:
+            configs = said.pop("config", TRAINING), shape, data
+            return train_files(IMAGE_RUN, files, configs=configs, **said)
     configs = said.pop("config", TRAINING), *(own or [kind.config()]), data
     return train_files(kind, files, configs=configs, **said)
 

@@ -20,28 +20,31 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import note
-from regard.data.example_store import ExampleRows, open_examples
+from regard.data.example_store import ExampleRows, ExampleStore, open_examples
 from regard.data.labelled_texts import sort_classes
+from regard.data.order import Counts
 from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
-from regard.errors import DataError, check_known
+from regard.errors import DataError, UsageError, check_known
 from regard.evaluate.results import ClassScores
 from regard.files import file_hash
 from regard.interop.families import bind
 from regard.interop.side import parse
+from regard.interop.weights import OWN
 from regard.kit import Kit
-from regard.loading import load_kit, wrong_network
+from regard.loading import find_source, load_kit, wrong_network
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ImageConfig, ModelConfig
 from regard.model.fronts import resize_positions
 from regard.model.model import Model, empty_model
 from regard.model.presets import PRESETS, preset, vit
-from regard.train.config import PictureConfig
+from regard.train.config import Config, PictureConfig
 from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.objectives import Compiling, Loss, compiled_once
 from regard.train.results import RunSettings
 from regard.train.settings import MUON, begin_with, decide_steps, find_data, make_config, put
 from regard.tune.classification import held_out
+from regard.tune.config import HeadTuning
 from regard.tune.prediction import read_task, score_answers
 from regard.tune.results import Prediction
 from regard.verbs import group_texts
@@ -50,6 +53,7 @@ from regard.vision.picture_files import find_pictures, read_pictures
 
 USUAL = {"weight_decay": 0.05, "floor": 0.01, "smoothing": 0.1, "metric": "accuracy"}
 PROCESSOR, POSITIONS = "preprocessor_config.json", "front.positions.weight"
+FINE_TUNING = 1e-4  # learning rate of a model that knows something already
 GROUP = 256  # examples that are answered at once
 
 
@@ -79,12 +83,15 @@ def example_loss(
 class PictureKind(RunKind):
     """Learns the classes of pictures."""
 
-    name, unit, config = "image", "pictures", PictureConfig
+    name, unit = "image", "pictures"
+    config: type[Config] = PictureConfig
     fields = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
     """What a model to begin with has already."""
     find, read = staticmethod(find_pictures), staticmethod(read_pictures)
     """Of files: (name, class, …) of examples, and all that can be read, of the sizes asked for."""
     augmentation = Augmentation
+    defaults: dict[str, Any] = USUAL
+    """Settings that differ from those of all runs."""
 
     def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
         """(shape of the model, architecture that it is saved as), new or as that of a folder."""
@@ -124,7 +131,8 @@ class PictureKind(RunKind):
     def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Of classes, and the shape of a preset."""
         others = said.get("init") or said.get("shard") or said.get("optimizer") == "adamw"
-        values = USUAL | ({} if others else MUON)
+        values = self.defaults | ({} if others else MUON)
+        values |= {"lr": FINE_TUNING} if said.get("init") else {}
         if (name := said.get("preset")) is None:
             return values
         check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
@@ -153,22 +161,32 @@ class PictureKind(RunKind):
 
     # Data and model -----------------------------------------------------------------------------
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
-        """Decode everything into stores, and name the classes."""
-        own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
-        parts, sizes = (plan.files, plan.data.valid), (front.channels, front.height, front.width)
+    def store(
+        self, plan: RunPlan, sizes: Sequence[int], folder: Path, say: Say, progress: Say
+    ) -> tuple[ExampleStore, Counts, Counts, dict[str, str]]:
+        """(all examples, decoded; numbers of those to train and to validate on; hashes of files)"""
+        parts = plan.files, plan.data.valid
         there = [path for files in parts for path in files if Path(path).exists()]
         hashes = {str(file): file_hash(file) for file in find_files(there)}
         examples = [self.read(files, sizes, say) for files in parts]
         store = open_examples(folder / "data/examples.store", examples, progress)
-        planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
+        part = store.records["part"]
         kept, held = np.flatnonzero(part == 0), np.flatnonzero(part)
-        names = sort_classes([store.header["names"][n] for n in np.unique(label[kept])])
-        if len(names) < 2:
-            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
         if not plan.data.valid:
             held = held_out(len(kept), plan.data.holdout, plan.seed)
             kept = np.setdiff1d(kept, held)
+        return store, kept, held, hashes
+
+    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+        """Decode everything into stores, and name the classes."""
+        own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
+        sizes = front.channels, front.height, front.width
+        store, kept, held, hashes = self.store(plan, sizes, folder, say, progress)
+        planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
+        there = np.unique(label[part == 0])
+        names = sort_classes([store.header["names"][n] for n in there])
+        if len(names) < 2:
+            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
         labels, draw = store.number(names), self.augmentation(own).draw
         train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
         valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
@@ -213,14 +231,23 @@ class PictureKind(RunKind):
 
     # Answers ------------------------------------------------------------------------------------
 
+    def batch(self, kit: Kit, stored: Tensor) -> Batch:
+        """What a model reads of stored examples (B, C, H, W)."""
+        return Batch(self.open(kit)[2](stored.to(kit.device))[0].to(kit.dtype))
+
+    def places(self, kit: Kit) -> tuple[tuple[int, int], Counts, int]:
+        """(grid of patches, where on it each token lies, how many tokens come before those)."""
+        front: Any = kit.model.front
+        grid, config = front.grid, front.config
+        return grid, np.arange(grid[0] * grid[1]), config.cls + config.distilled
+
     @torch.no_grad()
     def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
         """(probabilities (C,), class as it is written, what is said) of each example of files."""
-        (_, sizes, prepare), task = self.open(kit), read_task(kit, f"reading {', '.join(files)}")
+        sizes, task = self.open(kit)[1], read_task(kit, f"reading {', '.join(files)}")
         for group in group_texts(self.read(files, sizes, note), GROUP):
             stored = torch.from_numpy(np.stack([planes for *_, planes in group]))
-            x, _ = prepare(stored.to(kit.device))
-            chances = kit.run_batch(Batch(x.to(kit.dtype))).float().softmax(-1).cpu()
+            chances = kit.run_batch(self.batch(kit, stored)).float().softmax(-1).cpu()
             for (name, label, _), row in zip(group, chances, strict=True):
                 yield row, label, Prediction(name, task.names[int(row.argmax())], float(row.max()))
 
@@ -234,6 +261,18 @@ class PictureKind(RunKind):
             raise DataError(doing, problem, f"some of {', '.join(task.names[:20])}")
         labels = [(n, label) for n, (_, label, _) in enumerate(answers)]
         return score_answers(task, labels, [chances for chances, *_ in answers])
+
+
+def head_of_pictures(model: str, head: HeadTuning) -> PictureConfig | None:
+    """Settings of `tune classify` as those of pictures; None for a model that reads no pictures."""
+    source = find_source(model)
+    said: dict[str, Any] = {} if source is None else source.config
+    if "image_size" not in said and said.get(OWN, {}).get("front", {}).get("kind") != "image":
+        return None
+    if texts := head.given - {"rows", "epochs"}:
+        problem, fix = f"{min(texts)} with a model of pictures", "`regard train image --init`"
+        raise UsageError("tuning for `classify`", problem, "rows or epochs", fix)
+    return PictureConfig(**{name: getattr(head, name) for name in head.given})
 
 
 IMAGE_RUN = PictureKind()

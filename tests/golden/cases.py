@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tests.golden.inputs import ADAPT, GRAPHS, OFTEN, SEE, SMALL, TUNE
+from tests.golden.inputs import ADAPT, DRAW, GRAPHS, OFTEN, SEE, SMALL, TUNE
 
 CLOSE = 1e-4  # floats may differ by this share of their size
 TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
@@ -144,6 +144,11 @@ CASES = [
     Case(
         "train-image-bad-patch", f"train image {{pictures}} --out {{out}} {SEE.replace('8', '5')}"
     ),
+    Case("train-pixels", f"train pixels {{pictures}} --out {{out}} {DRAW}", tolerance=TRAINED),
+    Case(
+        "train-pixels-few",
+        f"train pixels {{pictures}} --out {{out}} {DRAW.replace('codes 6', 'codes 9999')}",
+    ),
     Case("train-image-text", f"train image {{text}} --out {{out}} {SEE}"),
     Case("train-graph", f"train graph {{molecules}} --out {{out}} {GRAPHS}", tolerance=TRAINED),
     Case("train-graph-no-label", "train graph {molecules} --out {out} --label logP"),
@@ -191,6 +196,7 @@ CASES = [
     Case("tune-bad-numbers", "tune regress {reviews} --model {bert} --out {out}"),
     Case("predict", "predict {classifier}/final {sources}", tolerance=TRAINED),
     Case("predict-pictures", "predict {seer}/final {pictures}", tolerance=TRAINED),
+    Case("draw", "draw {drawer}/final {pictures} --count 2 --top-k 1", tolerance=TRAINED),
     Case("predict-tags", "predict {tagger}/final {sources}", tolerance=TRAINED),
     Case("predict-numbers", "predict {grader}/final {grades}", tolerance=TRAINED),
     Case("predict-decoder", "predict {gpt2} {sources}"),
@@ -348,6 +354,8 @@ CASES = [
     # Judge --------------------------------------------------------------------------------------
     Case("eval-lm", "evaluate lm {gpt2} {test}"),
     Case("eval-image", "evaluate image {seer}/final {pictures}", tolerance=TRAINED),
+    Case("eval-pixels", "evaluate pixels {drawer}/final {pictures}", tolerance=TRAINED),
+    Case("eval-pixels-classifier", "evaluate pixels {seer}/final {pictures}"),
     Case("eval-image-text-model", "evaluate image {gpt2} {pictures}"),
     Case("eval-classify", "evaluate classify {classifier}/final {reviews}", tolerance=TRAINED),
     Case("eval-classify-columns", "evaluate classify {classifier}/final {table}"),
@@ -385,6 +393,9 @@ CASES = [
     Case("eval-unknown-kind", "evaluate poems {gpt2}"),
     # Look inside --------------------------------------------------------------------------------
     Case("look", "look attention {gpt2} 'the cat sat'"),
+    Case("look-picture", "look attention {seer}/final {pictures}", tolerance=TRAINED),
+    Case("explain-picture", "look explain {seer}/final {pictures} --method rollout"),
+    Case("probe-pictures", "look probe {seer}/final {pictures}", tolerance=TRAINED),
     Case("look-pair", "look attention {t5} 'the cat' --target 'the dog' --stack cross --head 1.0"),
     Case("look-encoder", "look attention {bert} 'the cat sat' --no-effects"),
     Case("look-bad-head", "look attention {gpt2} 'the cat' --head 9.9"),

@@ -61,6 +61,8 @@ OTHERS = {  # where a command needs another one
     "tune regress": {"folder": "bert"},
     "evaluate classify": {"run": "classifier", "test.tsv": "reviews"},
     "evaluate image": {"run": "seer", "test.npz": "pictures"},
+    "evaluate pixels": {"run": "drawer", "test.npz": "pictures"},
+    "draw": {"run": "drawer"},
     "evaluate tag": {"run": "tagger"},
     "evaluate regress": {"run": "grader", "test.tsv": "grades"},
     "transcribe": {"folder": "whisper", "talk.flac": "sound"},

@@ -31,6 +31,13 @@ CASES = {
         "GPT2Model",
         dict(n_embd=10, n_head=1, vocab_size=9, activation_function="gelu", **SIZES),
     ),
+    "colours": Case(
+        "ImageGPTForCausalImageModeling",
+        dict(n_embd=12, n_head=3, vocab_size=11, n_layer=2, n_positions=16),
+    ),
+    "body of colours": Case(
+        "ImageGPTModel", dict(n_embd=8, n_head=2, vocab_size=9, n_layer=2, n_positions=16)
+    ),
     "classes": Case(
         "GPT2ForSequenceClassification",
         dict(n_embd=12, n_head=3, vocab_size=11, num_labels=3, pad_token_id=0, **SIZES),

@@ -151,6 +151,21 @@ def test_it_begins_with_another_model_at_another_size(run, folder, tmp_path):
         train(folder, tmp_path / "other", 1, plain | {"depth": 3}, init=final)
 
 
+def test_tune_classify_takes_pictures(run, folder, tmp_path):
+    final = run[0] / "run/final"
+    few = dict(model=final, out=tmp_path / "run", config=regard.TrainConfig(steps=2))
+    with regard.settings(device="cpu", quiet=True):
+        regard.tune.classify(folder, head=regard.HeadTuning(rows=4), **few)
+        assert regard.evaluate.image(tmp_path / "run/final", folder).accuracy > 0.7  # it knew them
+        assert (
+            regard.load(tmp_path / "run/final").binding.architecture == "ViTForImageClassification"
+        )
+        values = regard.train.image(resume=tmp_path / "run", print_config=True).values
+        assert (values["rows"], values["lr"]) == (4, 1e-4)
+        with pytest.raises(UsageError, match="several with a model of pictures"):
+            regard.tune.classify(folder, head=regard.HeadTuning(several=True), **few)
+
+
 # The objective ------------------------------------------------------------------------------------
 
 
