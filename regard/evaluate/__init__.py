@@ -288,6 +288,29 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
 
 
 @verb
+def sound(model: ModelLike, data: Files, *, precision: Precision = "auto") -> ClassScores:
+    """Accuracy, F1, confusion and calibration of the classes of sounds.
+
+    Args:
+        model: the folder `final` of `regard train sound`, or any AST classifier.
+        data: folders, .tar, CSV or TSV, as `regard train sound` reads them; several at once.
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.sound("run/final", "tones-test").accuracy
+        $ regard evaluate sound run/final tones-test
+        $ regard evaluate sound run/final list.tsv clips.tar.xz --json
+        $ regard evaluate sound run/final test/ --save confusion.png
+    """
+    from regard.loading import open_kit
+    from regard.speech.sound_classes import SOUND_RUN
+
+    files = [str(file) for file in _listed(data) or ()]
+    scores = SOUND_RUN.score(open_kit(model, precision, text=False), files)
+    return replace(scores, model=_name(model), test=", ".join(files))
+
+
+@verb
 def graph(
     model: ModelLike, data: Files, *, label: str | None = None, split: Split = "test"
 ) -> ClassScores | NumberScores:

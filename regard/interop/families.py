@@ -13,7 +13,7 @@ from regard.interop.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.interop.marian import MARIAN
 from regard.interop.t5 import T5
 from regard.interop.table import Binding, Table, braces
-from regard.interop.vit import DEIT, VIT
+from regard.interop.vit import AST, DEIT, VIT
 from regard.interop.whisper import WHISPER
 
 FAMILIES: tuple[Table, ...] = (
@@ -29,6 +29,7 @@ FAMILIES: tuple[Table, ...] = (
     MARIAN,
     VIT,
     DEIT,
+    AST,
     WHISPER,
 )
 ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}

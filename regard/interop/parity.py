@@ -159,8 +159,13 @@ def draw(
 
 def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor:
     """Scores of transformers' model; where ours gives vectors, its vectors."""
-    source = {"image": "pixel_values", "audio": "input_features"}.get(config.front.kind)
-    inputs: dict[str, Tensor | None] = {source or "input_ids": batch.inputs}
+    source: Any = theirs.main_input_name
+    x = (
+        batch.inputs[:, 0].mT
+        if (source, batch.inputs.dim()) == ("input_values", 4)
+        else batch.inputs
+    )
+    inputs: dict[str, Tensor | None] = {source: x}
     if batch.target is None:
         inputs |= {"attention_mask": batch.mask, "token_type_ids": batch.segments}
     else:

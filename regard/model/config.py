@@ -61,6 +61,8 @@ class ImageConfig:
     """Width of a picture in pixels."""
     patch: int
     """Side of a square patch in pixels."""
+    stride: int | None = None
+    """From one patch to the next, where they overlap (AST); None: they lie side by side."""
     channels: int = 3
     """Colour channels."""
     stem: Literal["patch", "conv"] = "patch"
@@ -77,6 +79,12 @@ class ImageConfig:
 
     def __post_init__(self) -> None:
         check_names(self, "building an image front")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        step = self.stride or self.patch
+        return (self.height - self.patch) // step + 1, (self.width - self.patch) // step + 1
 
 
 @dataclass(frozen=True)
@@ -103,12 +111,13 @@ class HeadConfig:
 
     size: int | None = None
     """Number of scores: the vocabulary, or the classes; None leaves vectors."""
-    take: Literal["all", "first", "last", "mean"] = "all"
-    """Score every position; or the first token of a row, its last, or the mean of all of them."""
+    take: Literal["all", "first", "last", "mean", "pair"] = "all"
+    """Score every position; or the first token of a row, its last, the mean of all of them, or of
+    the first two (AST)."""
     transform: str | None = None
     """A dense layer with this activation before the scores."""
     norm: bool = False
-    """A layer norm after the transform."""
+    """A layer norm before the scores, after the transform."""
     eps: float = 1e-5
     """Added to the variance inside the norm."""
     bias: bool = False

@@ -143,7 +143,8 @@ class ImageFront(nn.Module):
 
     def __init__(self, config: ImageConfig) -> None:
         super().__init__()
-        if config.height % config.patch or config.width % config.patch:
+        whole = config.height % config.patch == 0 == config.width % config.patch
+        if min(config.grid) < 1 or not (whole or config.stride):
             raise UsageError(
                 "building an image front",
                 f"{config.height} × {config.width} pixels, patches of {config.patch}",
@@ -151,13 +152,13 @@ class ImageFront(nn.Module):
                 "resize the pictures or change the patch",
             )
         self.config = config
-        self.grid = config.height // config.patch, config.width // config.patch
+        self.grid = config.grid
         self.patches: nn.Module
         if config.stem == "conv":
             self.patches = conv_stem(config)
         else:  # one linear map per patch is a convolution whose stride is the patch
             sizes = config.channels, config.dim, config.patch
-            self.patches = nn.Conv2d(*sizes, stride=config.patch)
+            self.patches = nn.Conv2d(*sizes, stride=config.stride or config.patch)
         self.cls = nn.Parameter(torch.zeros(1, 1, config.dim)) if config.cls else None
         self.distillation = (
             nn.Parameter(torch.zeros(1, 1, config.dim)) if config.distilled else None
@@ -224,8 +225,8 @@ class AudioFront(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, mel: Tensor) -> Sequence:
-        """(B, mels, frames) → (B, frames / 2, D)."""
-        config = self.config
+        """(B, mels, frames), or (B, 1, mels, frames) → (B, frames / 2, D)."""
+        config, mel = self.config, mel[:, 0] if mel.dim() == 4 else mel
         if mel.dim() != 3 or mel.shape[1] != config.mels or mel.shape[2] > 2 * config.length:
             raise DataError(
                 "reading a log-mel spectrogram",

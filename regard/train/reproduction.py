@@ -201,7 +201,7 @@ def train_again(before: dict[str, Any], folder: Path, draft: Path, doing: str) -
         with settings(seed=before.get("seed") or 0):
             call_again(getattr(regard.train, name), config | {"out": folder})
         return
-    rooms = dict.fromkeys(("lm", "mlm", "seq2seq", "image", "graph"), "train")
+    rooms = dict.fromkeys(("lm", "mlm", "seq2seq", "image", "sound", "graph"), "train")
     rooms |= dict.fromkeys(("classify", "tag", "regress"), "tune")
     if config["kind"] not in rooms:
         raise DataError(doing, f"kind = {config['kind']!r}", f"one of {', '.join(rooms)}")

@@ -1,8 +1,8 @@
 """Runs that learn the classes of pictures, and what their models say of pictures.
 
 Whatever is a stack of planes (C, H, W) learns so: another modality is a kind of `PictureKind` with
-its own reader (`find`, `read`), statistics (`describe`, `open`), shape (`build`) and augmentation;
-its config has `rows`, `epochs`, `size` and `drop_path`.
+its own reader (`find`, `read`), sizes, statistics (`describe`, `open`), shape (`build`) and
+augmentation; its config has `rows`, `epochs` and `drop_path`. `speech/sound_classes.py` is one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ from regard.vision.picture_files import find_pictures, read_pictures
 
 USUAL = {"weight_decay": 0.05, "floor": 0.01, "smoothing": 0.1, "metric": "accuracy"}
 PROCESSOR, POSITIONS = "preprocessor_config.json", "front.positions.weight"
-GROUP = 256  # examples that are answered at once
 
 
 def example_loss(
@@ -79,12 +78,27 @@ def example_loss(
 class PictureKind(RunKind):
     """Learns the classes of pictures."""
 
-    name, unit, config = "image", "pictures", PictureConfig
+    name, unit = "image", "pictures"
+    config: Any = PictureConfig
     fields = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
     """What a model to begin with has already."""
-    find, read = staticmethod(find_pictures), staticmethod(read_pictures)
+    find: Any = staticmethod(find_pictures)
+    read: Any = staticmethod(read_pictures)
     """Of files: (name, class, …) of examples, and all that can be read, of the sizes asked for."""
-    augmentation = Augmentation
+    augmentation: Any = Augmentation
+    presets = "vit"
+    """How the names of its shapes begin."""
+    group = 256
+    """Examples that are answered at once."""
+
+    def sizes(self, own: Any, front: Any) -> Any:
+        """What `read` is told of the model's front."""
+        return front.channels, front.height, front.width
+
+    def complete(self, settings: RunSettings) -> None:
+        """Decide what the files, or a model to begin with, say of the sizes."""
+        if settings.values["init"] is not None and settings.origins["size"] == "default":
+            put(settings, "size", self.open(settings.values["init"])[1][1], "init")
 
     def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
         """(shape of the model, architecture that it is saved as), new or as that of a folder."""
@@ -102,14 +116,14 @@ class PictureKind(RunKind):
         head = HeadConfig(classes, "first" if front.cls else "mean", bias=True)
         return replace(config, front=front, head=head), family
 
-    def describe(self, own: Any, mean: Any, std: Any) -> dict[str, bytes]:
+    def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, bytes]:
         """The file that says what the model reads, as transformers writes it."""
         said = {"image_mean": (mean / 255).tolist(), "image_std": (std / 255).tolist()}
-        said |= {"size": {"height": own.size, "width": own.size}}
+        said |= {"size": {"height": sizes[1], "width": sizes[2]}}
         said |= {"image_processor_type": "ViTImageProcessor", "resample": 2}
         return {PROCESSOR: json.dumps(said, indent=2).encode()}
 
-    def open(self, model: Any) -> tuple[Any, tuple[int, int, int], Preparation]:
+    def open(self, model: Any) -> tuple[Any, Any, Preparation]:
         """(model, sizes that it reads, how stored examples are normalised) of a folder or a Kit."""
         kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
         front, said = kit.model.config.front, parse(kit.files, PROCESSOR)
@@ -117,7 +131,7 @@ class PictureKind(RunKind):
             raise wrong_network("reading pictures", kit, "a model that reads them")
         parts = [said.get(name, [0.5] * front.channels) for name in ("image_mean", "image_std")]
         mean, std = 255 * torch.tensor(parts, device=kit.device)[..., None, None]
-        return kit, (front.channels, front.height, front.width), Preparation(mean, std)
+        return kit, self.sizes(None, front), Preparation(mean, std)
 
     # Settings -----------------------------------------------------------------------------------
 
@@ -127,7 +141,9 @@ class PictureKind(RunKind):
         values = USUAL | ({} if others else MUON)
         if (name := said.get("preset")) is None:
             return values
-        check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
+        check_known(
+            name, [name for name in PRESETS if name[:3] == self.presets], "choosing a preset"
+        )
         config: Any = preset(name)
         front, block = config.front, config.last.block
         sizes = {"size": front.height, "patch": front.patch, "depth": config.last.depth}
@@ -139,8 +155,7 @@ class PictureKind(RunKind):
         find_data(settings, f"train {self.name}")
         if values["init"] is not None:
             begin_with(settings, self.fields, self.config)
-            if settings.origins["size"] == "default":
-                put(settings, "size", self.open(values["init"])[1][1], "init")
+        self.complete(settings)
         own: Any = make_config(settings, self.config)
         empty_model(self.build(own, values["init"], 2)[0])  # what cannot be, before any work
         asked = "r_drop" if values["r_drop"] else values["metric"]
@@ -155,8 +170,8 @@ class PictureKind(RunKind):
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Decode everything into stores, and name the classes."""
-        own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
-        parts, sizes = (plan.files, plan.data.valid), (front.channels, front.height, front.width)
+        own, parts = plan.own, (plan.files, plan.data.valid)
+        sizes = self.sizes(own, self.build(own, plan.data.init, 2)[0].front)
         there = [path for files in parts for path in files if Path(path).exists()]
         hashes = {str(file): file_hash(file) for file in find_files(there)}
         examples = [self.read(files, sizes, say) for files in parts]
@@ -193,14 +208,14 @@ class PictureKind(RunKind):
             say(f"beginning with the weights of {plan.data.init}")
             base, _, prepare = self.open(plan.data.init)
             mean, std, old = prepare.mean.flatten(), prepare.std.flatten(), base.model.state_dict()
-            if POSITIONS in old:
+            if POSITIONS in old and isinstance(config.front, ImageConfig):
                 grids = base.model.front.grid, model.front.grid
                 old[POSITIONS] = resize_positions(old[POSITIONS], *grids)
             if base.config.get("id2label") != labels:
                 old = {name: x for name, x in old.items() if not name.startswith("head.")}
             model.load_state_dict(old, strict=False)
         kit = Kit(model, None, bind(family) if family else None)
-        kit.files = self.describe(plan.own, mean, std)
+        kit.files = self.describe(self.sizes(plan.own, config.front), mean, std)
         kit.config = kit.fresh_config() | {"id2label": labels, "label2id": numbers}
         for number, block in enumerate(model.encoder.blocks):
             block.drop_path = plan.own.drop_path * number / max(1, config.last.depth - 1)
@@ -217,7 +232,7 @@ class PictureKind(RunKind):
     def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
         """(probabilities (C,), class as it is written, what is said) of each example of files."""
         (_, sizes, prepare), task = self.open(kit), read_task(kit, f"reading {', '.join(files)}")
-        for group in group_texts(self.read(files, sizes, note), GROUP):
+        for group in group_texts(self.read(files, sizes, note), self.group):
             stored = torch.from_numpy(np.stack([planes for *_, planes in group]))
             x, _ = prepare(stored.to(kit.device))
             chances = kit.run_batch(Batch(x.to(kit.dtype))).float().softmax(-1).cpu()

@@ -47,6 +47,7 @@ OFTEN = "--steps 6 --eval-every 3 --save-every 3 --log-every 1 --vocab 270"
 ADAPT = "--steps 6 --save-every 3 --log-every 1 --length 16 --batch-tokens 64 --device cpu"
 TUNE = "--steps 4 --lr 0.01 --dropout 0 --rows 8 --device cpu"
 SEE = "--steps 4 --size 16 --patch 8 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
+HEAR = "--steps 4 --seconds 0.4 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
 GRAPHS = f"{TUNE} --dim 16 --depth 1 --heads 2 --save-every 2"
 TOKENIZERS = {
     "gpt2": "--size 320 --specials pad,eos",
@@ -67,6 +68,7 @@ TRAINED = {
     "classifier": f"tune classify {{reviews}} --model {{bert}} {TUNE}",
     "tagger": f"tune tag {{treebank}} --model {{bert}} {TUNE}",
     "seer": f"train image {{pictures}} --optimizer adamw {SEE}",
+    "hearer": f"train sound tones --optimizer adamw {HEAR}",
     "grader": f"tune regress {{grades}} --model {{bert}} {TUNE}",
     "graphs": f"train graph {{molecules}} {GRAPHS}",
 }

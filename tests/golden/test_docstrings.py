@@ -61,6 +61,7 @@ OTHERS = {  # where a command needs another one
     "tune regress": {"folder": "bert"},
     "evaluate classify": {"run": "classifier", "test.tsv": "reviews"},
     "evaluate image": {"run": "seer", "test.npz": "pictures"},
+    "evaluate sound": {"run": "hearer"},
     "evaluate tag": {"run": "tagger"},
     "evaluate regress": {"run": "grader", "test.tsv": "grades"},
     "transcribe": {"folder": "whisper", "talk.flac": "sound"},

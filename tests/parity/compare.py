@@ -212,6 +212,8 @@ def inputs_of(ours: Kit, low: int = 2) -> tuple[dict[str, Tensor], tuple[Tensor,
     elif front.kind == "image":
         shape = (2, front.channels, front.height, front.width)
         named = {"pixel_values": torch.randn(shape, generator=generator)}
+        if front.stride:  # a spectrogram, which transformers wants with time first
+            return {"input_values": named["pixel_values"][:, 0].mT}, tuple(named.values())
     else:
         shape = (2, front.mels, 2 * front.length)
         named = {"input_features": torch.randn(shape, generator=generator)}

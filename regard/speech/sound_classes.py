@@ -1,0 +1,149 @@
+"""Runs that learn the classes of sounds, over the patches of a spectrogram or over its frames.
+
+Patches are those of AST (Gong 2021), the vision Transformer on Kaldi's log-mel; frames are those of
+Whisper's encoder, one vector per 20 ms. All else is that of pictures.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.sound import FFT, HOP, RATE
+from regard.interop.side import parse
+from regard.kit import Kit
+from regard.loading import load_kit, wrong_network
+from regard.model.config import AudioConfig, HeadConfig, ImageConfig
+from regard.model.presets import vit, whisper
+from regard.speech.sound_files import Hearing, clip_seconds, find_clips, read_clips
+from regard.train.config import SoundConfig
+from regard.train.data import RunData, RunPlan, Say
+from regard.train.results import RunSettings
+from regard.train.settings import put
+from regard.tune.classification import freeze
+from regard.vision.augmentation import Augmentation, Preparation
+from regard.vision.picture_classes import PROCESSOR, PictureKind
+
+MEAN, STD = -4.2677393, 4.5689974  # of AudioSet, where a folder of AST says nothing
+LONGEST = 10.0  # seconds that are read of a clip, unless others are asked for
+
+
+@dataclass(frozen=True)
+class SoundAugmentation(Augmentation):
+    """What is done to spectrograms (B, 1, M, T) before a model learns from them."""
+
+    def change(self, x: Tensor, dice: Tensor, fill: Tensor) -> Tensor:
+        """Moved in time and in pitch, faster or slower; what was last goes on after the end."""
+        own, mels, frames = self.own, *x.shape[2:]
+        later, higher, faster = (2 * dice[:, :3, None] - 1).unbind(1)  # (B, 1)
+        along = torch.arange(frames, device=x.device) * (1 + own.stretch * faster)
+        at = (along + 100 * own.shift * later).round().long()  # (B, T)
+        at = torch.where(at < 0, at + frames, at).clamp(0, frames - 1)
+        up = (torch.arange(mels, device=x.device) + own.pitch * higher).round().long()
+        x = x.gather(2, up.clamp(0, mels - 1)[:, None, :, None].expand(x.shape))
+        return x.gather(3, at[:, None, None].expand(x.shape))
+
+    def blank(self, x: Tensor, dice: Tensor) -> Tensor:
+        """A band of channels and a stretch of time become 0, the mean (SpecAugment, Park 2019)."""
+        for axis, most in ((2, self.own.mask_mels), (3, 100 * self.own.mask_seconds)):
+            size, place = x.shape[axis], 2 * axis - 1  # in the dice: 3, 4 and 5, 6
+            width = dice[:, place, None] * min(most, size)
+            gone = torch.arange(size, device=x.device) - dice[:, place + 1, None] * (size - width)
+            inside = (gone >= 0) & (gone < width)  # (B, size)
+            shape = (len(x), 1, size, 1) if axis == 2 else (len(x), 1, 1, size)
+            x = x.masked_fill(inside.view(shape), 0.0)
+        return x
+
+
+class SoundKind(PictureKind):
+    """Learns the classes of clips."""
+
+    name, unit, config = "sound", "clips", SoundConfig
+    fields = ("dim", "depth", "heads", "mels", "patch", "stride", "stem", "reads")
+    find, read, augmentation = staticmethod(find_clips), staticmethod(read_clips), SoundAugmentation
+    presets, group = "ast", 32
+
+    def complete(self, settings: RunSettings) -> None:
+        """The length of clips: a model's, or what 19 of 20 have."""
+        init, most = settings.values["init"], LONGEST
+        if settings.values["seconds"] is not None:
+            return
+        if init is not None:
+            return put(settings, "seconds", self.open(init)[1].frames / 100, "init")
+        lengths = [*clip_seconds(settings.values["files"])]
+        usual = float(np.quantile(lengths, 0.95)) if lengths else most
+        put(settings, "seconds", round(min(max(usual, 0.2), most) + 0.05, 1), "the clips")
+
+    def sizes(self, own: Any, front: Any) -> Hearing:
+        """What `read_clips` is told of the model's front."""
+        if isinstance(front, ImageConfig):
+            return Hearing("kaldi", front.height, front.width)
+        return Hearing("whisper", front.mels, self.frames(own) if own else 2 * front.length)
+
+    def frames(self, own: Any) -> int:
+        """Of 10 ms: an even number, and of a conv stem whole patches."""
+        unit = own.patch if (own.reads, own.stem) == ("patches", "conv") else 2
+        return int(-(-round(100 * own.seconds) // unit) * unit)
+
+    def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
+        """(shape of the model, architecture that it is saved as), new or as that of a folder."""
+        frames, family = self.frames(own), None
+        sizes = own.dim, own.depth, own.heads
+        if init is not None:
+            kit = self.open(init)[0]
+            config, family = kit.model.config, kit.binding and kit.binding.architecture
+        elif own.reads == "patches":
+            step = None if own.stem == "conv" else own.stride
+            front = ImageConfig(own.dim, own.mels, frames, own.patch, step, 1, own.stem)
+            config = replace(vit(*sizes), front=replace(front, distilled=True))
+            family = None if own.stem == "conv" else "ASTForAudioClassification"
+        else:
+            config = replace(whisper(*sizes), front=AudioConfig(own.dim, own.mels, frames // 2))
+        if isinstance(config.front, ImageConfig):
+            config = replace(config, front=replace(config.front, width=frames))
+            head = HeadConfig(classes, "pair", norm=True, eps=config.encoder.block.eps, bias=True)
+        else:  # of Whisper the encoder alone
+            head, family = HeadConfig(classes, "mean", bias=True), None
+        return replace(config, head=head, decoder=None, target=None), family
+
+    def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, bytes]:
+        """The file that says what the model reads, as transformers writes it."""
+        form, mels, frames = sizes
+        if form == "kaldi":  # which divides by twice the deviation
+            said = {"feature_extractor_type": "ASTFeatureExtractor", "sampling_rate": RATE}
+            said |= {"num_mel_bins": mels, "max_length": frames}
+            said |= {"mean": float(mean[0]), "std": float(std[0]) / 2, "do_normalize": True}
+        else:
+            said = {"feature_extractor_type": "WhisperFeatureExtractor", "sampling_rate": RATE}
+            said |= {"feature_size": mels, "n_fft": FFT, "hop_length": HOP}
+            said |= {"nb_max_frames": frames, "chunk_length": frames * HOP / RATE}
+        return {PROCESSOR: json.dumps(said, indent=2).encode()}
+
+    def open(self, model: Any) -> tuple[Any, Hearing, Preparation]:
+        """(model, what it reads, how stored clips are normalised) of a folder or a Kit."""
+        kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
+        front, said = kit.model.config.front, parse(kit.files, PROCESSOR)
+        if isinstance(front, ImageConfig) and front.channels == 1:
+            scale = said.get("mean", MEAN), 2 * said.get("std", STD)
+        elif isinstance(front, AudioConfig):
+            scale = 0.0, 1.0
+        else:
+            raise wrong_network("reading sound", kit, "a model that reads it")
+        hearing = self.sizes(None, front)
+        hearing = hearing._replace(frames=int(said.get("nb_max_frames") or hearing.frames))
+        mean, std = torch.tensor(scale, device=kit.device)[:, None, None, None]
+        return kit, hearing, Preparation(mean, std)
+
+    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+        """As for pictures, a part of it frozen."""
+        kit = super().make_kit(plan, data, say)
+        freeze(kit.model, plan.own)
+        return kit
+
+
+SOUND_RUN = SoundKind()
