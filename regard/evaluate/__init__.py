@@ -20,12 +20,14 @@ from regard.evaluate.results import (
     SectionScore,
     SimilarityScore,
     SpeechPerplexity,
+    TranscriptScores,
     TranslationScores,
     WinogradScores,
 )
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
 from regard.verbs import (
+    Amount,
     Count,
     EditsLike,
     File,
@@ -288,12 +290,23 @@ def image(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
 
 
 @verb
-def sound(model: ModelLike, data: Files, *, precision: Precision = "auto") -> ClassScores:
-    """Accuracy, F1, confusion and calibration of the classes of sounds.
+def sound(
+    model: ModelLike,
+    data: Files,
+    *,
+    beam: Count = 1,
+    lm: File | None = None,
+    lm_weight: Amount = 0.5,
+    precision: Precision = "auto",
+) -> ClassScores | TranscriptScores:
+    """Accuracy, F1, confusion of the classes of sounds; error rates of transcripts.
 
     Args:
         model: the folder `final` of `regard train sound`, or any AST classifier.
         data: folders, .tar, CSV or TSV, as `regard train sound` reads them; several at once.
+        beam: transcripts: texts that a prefix beam search keeps (1: the likeliest letters).
+        lm: transcripts: n-grams of `regard train ngram --tokens chars`, which the search weighs in.
+        lm_weight: how much they count.
         precision: of the matrix products; less is faster.
 
     Example:
@@ -302,12 +315,17 @@ def sound(model: ModelLike, data: Files, *, precision: Precision = "auto") -> Cl
         $ regard evaluate sound run/final list.tsv clips.tar.xz --json
         $ regard evaluate sound run/final test/ --save confusion.png
     """
+    from regard.history.ngram_model import NgramModel
     from regard.loading import open_kit
-    from regard.speech.sound_classes import SOUND_RUN
+    from regard.speech.sound_classes import SoundKind
 
     files = [str(file) for file in _listed(data) or ()]
-    scores = SOUND_RUN.score(open_kit(model, precision, text=False), files)
-    return replace(scores, model=_name(model), test=", ".join(files))
+    kind = SoundKind(beam, NgramModel.open(Path(lm)) if lm else None, lm_weight)
+    scores: Any = kind.score(open_kit(model, precision, text=False), files)
+    named: ClassScores | TranscriptScores = replace(
+        scores, model=_name(model), test=", ".join(files)
+    )
+    return named
 
 
 @verb

@@ -362,3 +362,17 @@ class NumberScores(Result):
     count: int
     model: str = shown(json=False, table=False, default="")
     test: str = shown(json=False, table=False, default="")
+
+
+@dataclass(frozen=True)
+class TranscriptScores(Result):
+    """Transcripts of {test} by {model}."""
+
+    letter_error_rate: float
+    """Letters to change, put in or take out, by letters said; of digits the digit error rate."""
+    word_error_rate: float
+    accuracy: float
+    """Clips without an error."""
+    count: int
+    model: str = shown(json=False, table=False, default="")
+    test: str = shown(json=False, table=False, default="")

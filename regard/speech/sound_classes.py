@@ -1,4 +1,4 @@
-"""Runs that learn the classes of sounds, over the patches of a spectrogram or over its frames.
+"""Runs that learn classes or transcripts of sounds, over frames or patches of a spectrogram.
 
 Patches are those of AST (Gong 2021), the vision Transformer on Kaldi's log-mel; frames are those of
 Whisper's encoder, one vector per 20 ms. All else is that of pictures.
@@ -7,28 +7,42 @@ Whisper's encoder, one vector per 20 ms. All else is that of pictures.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.ambient import note
+from regard.data.example_store import ExampleStore
+from regard.data.order import Counts
 from regard.data.sound import FFT, HOP, RATE
+from regard.data.windows import IGNORED
+from regard.errors import DataError, UsageError
+from regard.evaluate.results import TranscriptScores
+from regard.history.ngram_model import NgramModel
 from regard.interop.side import parse
 from regard.kit import Kit
 from regard.loading import load_kit, wrong_network
+from regard.model.batch import Batch, pad_rows
 from regard.model.config import AudioConfig, HeadConfig, ImageConfig
 from regard.model.presets import vit, whisper
+from regard.speech.ctc import Letters, collapse, ctc_loss, edit_distance, prefix_beam
 from regard.speech.sound_files import Hearing, clip_seconds, find_clips, read_clips
 from regard.train.config import SoundConfig
 from regard.train.data import RunData, RunPlan, Say
 from regard.train.results import RunSettings
 from regard.train.settings import put
 from regard.tune.classification import freeze
+from regard.tune.prediction import read_task
+from regard.tune.results import Prediction
 from regard.vision.augmentation import Augmentation, Preparation
 from regard.vision.picture_classes import PROCESSOR, PictureKind
 
+BLANK_NAME = "<pad>"  # as wav2vec 2.0 calls it
 MEAN, STD = -4.2677393, 4.5689974  # of AudioSet, where a folder of AST says nothing
 LONGEST = 10.0  # seconds that are read of a clip, unless others are asked for
 
@@ -61,22 +75,32 @@ class SoundAugmentation(Augmentation):
 
 
 class SoundKind(PictureKind):
-    """Learns the classes of clips."""
+    """Learns the classes of clips, or their transcripts.
+
+    Texts are written by a prefix beam search with an n-gram model `lm`, where one is given.
+    """
 
     name, unit, config = "sound", "clips", SoundConfig
     fields = ("dim", "depth", "heads", "mels", "patch", "stride", "stem", "reads")
     find, read, augmentation = staticmethod(find_clips), staticmethod(read_clips), SoundAugmentation
     presets, group = "ast", 32
 
+    def __init__(self, beam: int = 1, lm: NgramModel | None = None, lm_weight: float = 0.5) -> None:
+        self.beam, self.lm, self.lm_weight = beam, lm, lm_weight
+
     def complete(self, settings: RunSettings) -> None:
-        """The length of clips: a model's, or what 19 of 20 have."""
-        init, most = settings.values["init"], LONGEST
+        """The length of clips: a model's, or what 19 of 20 have; of transcripts all."""
+        values, most = settings.values, LONGEST
+        init, text = values["init"], values["transcripts"]
+        if text and (values["mixup"] or values["reads"] == "patches"):
+            fault = "transcripts with mixup, or of patches"
+            raise UsageError("training on sound", fault, "--reads frames, --mixup 0")
         if settings.values["seconds"] is not None:
             return
         if init is not None:
             return put(settings, "seconds", self.open(init)[1].frames / 100, "init")
         lengths = [*clip_seconds(settings.values["files"])]
-        usual = float(np.quantile(lengths, 0.95)) if lengths else most
+        usual = float(np.quantile(lengths, 1.0 if text else 0.95)) if lengths else most
         put(settings, "seconds", round(min(max(usual, 0.2), most) + 0.05, 1), "the clips")
 
     def sizes(self, own: Any, front: Any) -> Hearing:
@@ -108,7 +132,8 @@ class SoundKind(PictureKind):
             config = replace(config, front=replace(config.front, width=frames))
             head = HeadConfig(classes, "pair", norm=True, eps=config.encoder.block.eps, bias=True)
         else:  # of Whisper the encoder alone
-            head, family = HeadConfig(classes, "mean", bias=True), None
+            take: Any = "all" if own.transcripts else "mean"
+            head, family = HeadConfig(classes, take, bias=True), None
         return replace(config, head=head, decoder=None, target=None), family
 
     def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, bytes]:
@@ -138,6 +163,66 @@ class SoundKind(PictureKind):
         hearing = hearing._replace(frames=int(said.get("nb_max_frames") or hearing.frames))
         mean, std = torch.tensor(scale, device=kit.device)[:, None, None, None]
         return kit, hearing, Preparation(mean, std)
+
+    def number(self, plan: RunPlan, store: ExampleStore, used: Counts) -> tuple[list[str], Counts]:
+        """Of transcripts: (blank and all letters, letters of each clip)."""
+        if not plan.own.transcripts:
+            return super().number(plan, store, used)
+        texts = store.header["names"]
+        names = [BLANK_NAME, *sorted({letter for n in used for letter in texts[n]})]
+        if new := set("".join(texts)) - set(names):
+            raise DataError("reading transcripts", f"{min(new)!r}", f"one of {''.join(names[1:])}")
+        rows, _ = pad_rows([[*map(names.index, text)] for text in texts], IGNORED)
+        return names, rows.numpy()[store.records["label"]]
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """Its loss."""
+        job = super().job(plan, data, kit)
+        return {"loss": partial(ctc_loss, **job["loss"].keywords)} if plan.own.transcripts else job
+
+    @torch.no_grad()
+    def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
+        """Of transcripts: (log-probabilities (T, V), what is said, what is written) of each."""
+        if kit.model.config.head.take != "all":
+            yield from super().predict(kit, files)
+            return
+        _, hearing, prepare = self.open(kit)
+        names = read_task(kit, f"reading {', '.join(files)}").names
+        for name, label, stored in self.read(files, hearing, note):
+            x, _ = prepare(torch.from_numpy(stored)[None].to(kit.device))
+            logs = kit.run_batch(Batch(x.to(kit.dtype)))[0].float().log_softmax(-1).cpu()
+            yield logs, label, Prediction(name, self.write(logs, names))
+
+    def write(self, logs: Tensor, names: Sequence[str]) -> str:
+        """The text of log-probabilities (T, V)."""
+
+        def spell(ids: Letters) -> str:
+            return "".join(names[n] for n in ids)
+
+        @cache
+        def weigh(ids: Letters) -> float:
+            assert self.lm is not None
+            row = self.lm.tokenizer.encode_batch([spell(ids)], special=False)[0]
+            begun: list[Any] = [self.lm.tables.start] if self.lm.lines else []
+            return self.lm_weight * float(np.nansum(self.lm.tables.logprobs([*begun, *row])))
+
+        if self.beam == 1 and self.lm is None:
+            return spell(collapse(logs.argmax(-1).tolist()))
+        return spell(prefix_beam(logs, self.beam, *([weigh] if self.lm else []))[0][0])
+
+    def score(self, kit: Kit, files: Sequence[str]) -> Any:
+        """How right a model is on files: ClassScores, or TranscriptScores."""
+        if kit.model.config.head.take != "all":
+            return super().score(kit, files)
+        pairs = [(label, str(said.label)) for _, label, said in self.predict(kit, files)]
+        if not pairs:
+            raise DataError(f"evaluating on {', '.join(files)}", "no clips", "one or more")
+        rates, splits = list[Any](), (list, str.split)
+        for split in splits:
+            wrong = sum(edit_distance(split(gold), split(said)) for gold, said in pairs)
+            rates.append(wrong / max(1, sum(len(split(gold)) for gold, _ in pairs)))
+        right = sum(gold == said for gold, said in pairs) / len(pairs)
+        return TranscriptScores(rates[0], rates[1], right, len(pairs))
 
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """As for pictures, a part of it frozen."""

@@ -301,7 +301,7 @@ def sound(
     print_config: bool = False,
     dry_run: bool = False,
 ) -> Trained:
-    """Train a Transformer to tell classes of sounds apart.
+    """Train a Transformer to tell classes of sounds apart, or to write what is said.
 
     Clips are decoded once, into the run's folder, as log-mel at 16 kHz, and augmented on the
     device. With --reads patches `final` opens in transformers as ASTForAudioClassification. Clips

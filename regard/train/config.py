@@ -314,6 +314,8 @@ class SoundConfig(Config):
     """Of a clip: longer ones are cut, shorter ones padded (what 19 of 20 have, at most 10)."""
     reads: Literal["frames", "patches"] = "frames"
     """A vector per 20 ms of Whisper's log-mel, by convolutions; or patches of Kaldi's, as AST."""
+    transcripts: bool = False
+    """Labels are texts, which are written letter by letter (frames, by CTC)."""
     mels: Count = 128
     """Mel channels."""
     patch: Count = 16

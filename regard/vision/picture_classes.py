@@ -20,8 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import note
-from regard.data.example_store import ExampleRows, open_examples
+from regard.data.example_store import ExampleRows, ExampleStore, open_examples
 from regard.data.labelled_texts import sort_classes
+from regard.data.order import Counts
 from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, check_known
@@ -178,13 +179,11 @@ class PictureKind(RunKind):
         store = open_examples(folder / "data/examples.store", examples, progress)
         planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
         kept, held = np.flatnonzero(part == 0), np.flatnonzero(part)
-        names = sort_classes([store.header["names"][n] for n in np.unique(label[kept])])
-        if len(names) < 2:
-            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
+        names, labels = self.number(plan, store, np.unique(label[kept]))
         if not plan.data.valid:
             held = held_out(len(kept), plan.data.holdout, plan.seed)
             kept = np.setdiff1d(kept, held)
-        labels, draw = store.number(names), self.augmentation(own).draw
+        draw = self.augmentation(own).draw
         train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
         valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
         many: Any = [f"{len(part):,} {self.unit}" for part in (kept, held)]
@@ -193,6 +192,13 @@ class PictureKind(RunKind):
         identity = {"data": store.header["digest"][:12], "labels": names}
         known = names, np.array(store.header["mean"]), np.array(store.header["std"])
         return RunData(None, train, valid, identity, hashes, amounts, known)
+
+    def number(self, plan: RunPlan, store: ExampleStore, used: Counts) -> tuple[list[str], Counts]:
+        """(names of the classes that are trained on, class of each example)."""
+        names = sort_classes([store.header["names"][n] for n in used])
+        if len(names) < 2:
+            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
+        return names, store.number(names)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """With a head for the classes."""

@@ -210,3 +210,53 @@ def test_masks_hide_a_band_and_a_stretch():
     own = replace(regard.SoundConfig(), mixup=0.5)
     share = SoundAugmentation(own).mix(x, torch.rand(3, 12))[1]
     assert ((share > 0) & (share < 1)).all()
+
+
+# Transcripts --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """Strings of one to three tones, two letters, with a list of what they say."""
+    root, dice, rows = (
+        tmp_path_factory.mktemp("said"),
+        np.random.default_rng(0),
+        ["file,transcript"],
+    )
+    for n in range(48):
+        letters = dice.choice(["a", "b"], size=1 + n % 3)
+        parts = [clip({"a": 500, "b": 2000}[letter], seconds=0.12) for letter in letters]
+        gaps = [np.concatenate((part, dice.normal(0, 1e-3, 800))) for part in parts]
+        soundfile.write(root / f"{n}.wav", np.concatenate(gaps), 16000)
+        rows.append(f"{n}.wav,{''.join(letters)}")
+    (root / "list.csv").write_text("\n".join(rows))
+    return root / "list.csv"
+
+
+SAY = dict(seconds=0.6, mels=20, dim=32, patch=16, stride=10, reads="frames", transcripts=True)
+
+
+def test_transcripts_are_learnt_and_written(said, tmp_path):
+    train(said, tmp_path / "run", 150, SAY | dict(rows=16, shift=0.02, mask_seconds=0.0))
+    scores = regard.evaluate.sound(tmp_path / "run/final", said)
+    assert scores.letter_error_rate < 0.1 and scores.count == 48 and scores.accuracy > 0.8
+    wide = regard.evaluate.sound(tmp_path / "run/final", said, beam=8)
+    assert wide.letter_error_rate < 0.1
+    texts = tmp_path / "a.txt"
+    texts.write_text("aaa\naa\na\n" * 20)
+    with regard.settings(quiet=True):
+        regard.train.ngram(texts, out=tmp_path / "lm", tokens="chars", order=2, lines=True)
+    prefers = regard.evaluate.sound(
+        tmp_path / "run/final", said, beam=8, lm=tmp_path / "lm", lm_weight=30.0
+    )
+    assert prefers.letter_error_rate > scores.letter_error_rate  # it hardly ever says b
+    assert next(iter(regard.predict(tmp_path / "run/final", said))).label in ("a", "b")
+
+
+def test_what_no_transcript_can_be_is_refused(said, tmp_path):
+    with pytest.raises(UsageError, match="transcripts with mixup"):
+        train(said, tmp_path / "run", 1, SAY | dict(mixup=0.5))
+    table = said.parent / "valid.csv"
+    table.write_text("file,transcript\n0.wav,z\n")
+    with pytest.raises(DataError, match="'z'"):
+        train(said, tmp_path / "run", 1, SAY, valid=(str(table),))
