@@ -33,14 +33,7 @@ if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a na
     from regard.rules import discover
     from regard.speech import transcribe
     from regard.train import replay, verify
-    from regard.train.config import (
-        DataConfig,
-        LoRA,
-        PictureConfig,
-        ShapeConfig,
-        SoundConfig,
-        TrainConfig,
-    )
+    from regard.train.config import DataConfig, LoRA, PictureConfig, ShapeConfig, TrainConfig
     from regard.translation import translate
     from regard.tune import predict
     from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
@@ -59,7 +52,6 @@ __all__ = [
     "PreferenceConfig",
     "RegardError",
     "ShapeConfig",
-    "SoundConfig",
     "Tap",
     "TrainConfig",
     "add",

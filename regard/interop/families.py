@@ -14,6 +14,7 @@ from regard.interop.marian import MARIAN
 from regard.interop.t5 import T5
 from regard.interop.table import Binding, Table, braces
 from regard.interop.vit import AST, DEIT, VIT
+from regard.interop.wav2vec2 import HUBERT, WAV2VEC2
 from regard.interop.whisper import WHISPER
 
 FAMILIES: tuple[Table, ...] = (
@@ -31,6 +32,8 @@ FAMILIES: tuple[Table, ...] = (
     DEIT,
     AST,
     WHISPER,
+    WAV2VEC2,
+    HUBERT,
 )
 ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -159,12 +159,9 @@ def draw(
 
 def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor:
     """Scores of transformers' model; where ours gives vectors, its vectors."""
-    source: Any = theirs.main_input_name
-    x = (
-        batch.inputs[:, 0].mT
-        if (source, batch.inputs.dim()) == ("input_values", 4)
-        else batch.inputs
-    )
+    source, x = cast(str, theirs.main_input_name), batch.inputs
+    if source == "input_values":  # samples, or a spectrogram with time first
+        x = x[:, 0] if x.dim() == 3 else x[:, 0].mT
     inputs: dict[str, Tensor | None] = {source: x}
     if batch.target is None:
         inputs |= {"attention_mask": batch.mask, "token_type_ids": batch.segments}

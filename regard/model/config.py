@@ -106,6 +106,31 @@ class AudioConfig:
 
 
 @dataclass(frozen=True)
+class WaveConfig(AudioConfig):
+    """Front for samples at 16 kHz: convolutions, one token per 20 ms in wav2vec 2.0 and HuBERT."""
+
+    channels: tuple[int, ...] = ()
+    """Of each convolution; so are kernels and strides."""
+    kernels: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    norm: Literal["group", "layer"] = "group"
+    """Each channel of the first convolution by itself, or each vector of all of them."""
+    bias: bool = False
+    """Of the convolutions."""
+    reach: int = 128
+    """Tokens that the convolution sees which tells positions."""
+    groups: int = 16
+    """Of that convolution."""
+    post: bool = True
+    """A norm after the positions, as blocks with norms after them have."""
+    masked: bool = True
+    """A vector for what is hidden in pre-training."""
+    eps: float = 1e-5
+    """Added to the variance inside the norms."""
+    kind: Literal["wave"] = "wave"  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
 class HeadConfig:
     """Output head: take positions, optionally transform them, then score."""
 
@@ -131,7 +156,7 @@ class HeadConfig:
         check_names(self, "building an output head")
 
 
-FrontConfig = TextConfig | ImageConfig | AudioConfig
+FrontConfig = TextConfig | ImageConfig | AudioConfig | WaveConfig
 
 
 @dataclass(frozen=True)
@@ -253,7 +278,8 @@ def check_value(kind: Any, value: Any, path: str) -> Any:
     elif kind is bool or kind is str:
         right = isinstance(value, kind)
     elif typing.get_origin(kind) is tuple:
-        right = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+        part = typing.get_args(kind)[0]
+        right = isinstance(value, list | tuple) and all(isinstance(v, part) for v in value)
         value = tuple(value) if right else value
     else:  # names out of a list: the dataclass itself refuses others, with the nearest
         right = isinstance(value, str)

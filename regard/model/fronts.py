@@ -8,13 +8,14 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from regard.core import mask as masks
 from regard.core.cache import Cache
 from regard.core.norm import build_norm
 from regard.core.position import Learned, Sinusoidal, sinusoidal_2d
 from regard.errors import DataError, UsageError
-from regard.model.config import AudioConfig, FrontConfig, ImageConfig, TextConfig
+from regard.model.config import AudioConfig, FrontConfig, ImageConfig, TextConfig, WaveConfig
 
 
 class Sequence(NamedTuple):
@@ -34,7 +35,9 @@ def build_front(config: FrontConfig) -> nn.Module:
     """The front of a config."""
     if isinstance(config, TextConfig):
         return GraphFront(config) if config.kind == "graph" else TextFront(config)
-    return ImageFront(config) if isinstance(config, ImageConfig) else AudioFront(config)
+    if isinstance(config, ImageConfig):
+        return ImageFront(config)
+    return WaveFront(config) if isinstance(config, WaveConfig) else AudioFront(config)
 
 
 class TextFront(nn.Module):
@@ -237,6 +240,41 @@ class AudioFront(nn.Module):
         x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)  # (B, T, D)
         positions = torch.arange(x.shape[1], device=x.device)[None]
         return Sequence(self.dropout(x + self.positions(positions)), positions)
+
+
+class WaveFront(nn.Module):
+    """Samples (B, 1, S) → vectors, positions told by a convolution over them (Baevski 2020)."""
+
+    def __init__(self, config: WaveConfig) -> None:
+        super().__init__()
+        self.config, sizes, dim = config, config.channels, config.dim
+        parts = zip((1, *sizes[:-1]), sizes, config.kernels, config.strides, strict=True)
+        self.convs = nn.ModuleList(nn.Conv1d(*part, bias=config.bias) for part in parts)
+        group = config.norm == "group"
+        layers = [nn.GroupNorm(sizes[0], sizes[0])] if group else map(nn.LayerNorm, sizes)
+        self.norms = nn.ModuleList(layers)
+        self.norm, self.project = nn.LayerNorm(sizes[-1], config.eps), nn.Linear(sizes[-1], dim)
+        self.mask = nn.Parameter(torch.zeros(dim)) if config.masked else None
+        whole = nn.Conv1d(dim, dim, config.reach, padding=config.reach // 2, groups=config.groups)
+        self.positions = weight_norm(whole, dim=2)
+        self.last = build_norm("layer" if config.post else "none", dim, config.eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, wave: Tensor) -> Sequence:
+        """(B, 1, S) → (B, T, D)."""
+        x = wave.flatten(1, -2)
+        for n, conv in enumerate(self.convs):
+            if x.dim() != 3 or x.shape[2] < self.config.kernels[n]:
+                expected = "(batch, 1, samples), a twentieth of a second or more"
+                raise DataError("reading samples", f"shape {tuple(wave.shape)}", expected)
+            x = conv(x)  # (B, C, T)
+            if n < len(self.norms):
+                x = self.norms[n](x) if self.config.norm == "group" else self.norms[n](x.mT).mT
+            x = F.gelu(x)
+        x = self.project(self.norm(x.mT))  # (B, T, D)
+        x = x + F.gelu(self.positions(x.mT)[..., : x.shape[1]]).mT
+        positions = torch.arange(x.shape[1], device=x.device)[None]
+        return Sequence(self.dropout(self.last(x)), positions)
 
 
 class GraphFront(nn.Module):

@@ -19,10 +19,11 @@ from torch import Tensor
 from regard.ambient import note
 from regard.data.example_store import ExampleStore
 from regard.data.order import Counts
-from regard.data.sound import FFT, HOP, RATE
+from regard.data.sound import HOP, RATE
 from regard.data.windows import IGNORED
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import TranscriptScores
+from regard.files import read_json
 from regard.history.ngram_model import NgramModel
 from regard.interop.side import parse
 from regard.kit import Kit
@@ -33,7 +34,7 @@ from regard.model.presets import vit, whisper
 from regard.speech.ctc import Letters, collapse, ctc_loss, edit_distance, prefix_beam
 from regard.speech.sound_files import Hearing, clip_seconds, find_clips, read_clips
 from regard.train.config import SoundConfig
-from regard.train.data import RunData, RunPlan, Say
+from regard.train.data import RunData, RunPlan
 from regard.train.results import RunSettings
 from regard.train.settings import put
 from regard.tune.classification import freeze
@@ -42,7 +43,7 @@ from regard.tune.results import Prediction
 from regard.vision.augmentation import Augmentation, Preparation
 from regard.vision.picture_classes import PROCESSOR, PictureKind
 
-BLANK_NAME = "<pad>"  # as wav2vec 2.0 calls it
+BLANK_NAME, VOCAB = "<pad>", "vocab.json"  # as wav2vec 2.0 calls them
 MEAN, STD = -4.2677393, 4.5689974  # of AudioSet, where a folder of AST says nothing
 LONGEST = 10.0  # seconds that are read of a clip, unless others are asked for
 
@@ -55,8 +56,9 @@ class SoundAugmentation(Augmentation):
         """Moved in time and in pitch, faster or slower; what was last goes on after the end."""
         own, mels, frames = self.own, *x.shape[2:]
         later, higher, faster = (2 * dice[:, :3, None] - 1).unbind(1)  # (B, 1)
+        rate = frames / own.seconds
         along = torch.arange(frames, device=x.device) * (1 + own.stretch * faster)
-        at = (along + 100 * own.shift * later).round().long()  # (B, T)
+        at = (along + rate * own.shift * later).round().long()  # (B, T)
         at = torch.where(at < 0, at + frames, at).clamp(0, frames - 1)
         up = (torch.arange(mels, device=x.device) + own.pitch * higher).round().long()
         x = x.gather(2, up.clamp(0, mels - 1)[:, None, :, None].expand(x.shape))
@@ -64,7 +66,8 @@ class SoundAugmentation(Augmentation):
 
     def blank(self, x: Tensor, dice: Tensor) -> Tensor:
         """A band of channels and a stretch of time become 0, the mean (SpecAugment, Park 2019)."""
-        for axis, most in ((2, self.own.mask_mels), (3, 100 * self.own.mask_seconds)):
+        hidden = x.shape[3] * self.own.mask_seconds / self.own.seconds
+        for axis, most in ((2, self.own.mask_mels), (3, hidden)):
             size, place = x.shape[axis], 2 * axis - 1  # in the dice: 3, 4 and 5, 6
             width = dice[:, place, None] * min(most, size)
             gone = torch.arange(size, device=x.device) - dice[:, place + 1, None] * (size - width)
@@ -81,7 +84,7 @@ class SoundKind(PictureKind):
     """
 
     name, unit, config = "sound", "clips", SoundConfig
-    fields = ("dim", "depth", "heads", "mels", "patch", "stride", "stem", "reads")
+    fields = ("dim", "depth", "heads", "mels", "patch", "stride", "reads")
     find, read, augmentation = staticmethod(find_clips), staticmethod(read_clips), SoundAugmentation
     presets, group = "ast", 32
 
@@ -95,11 +98,11 @@ class SoundKind(PictureKind):
         if text and (values["mixup"] or values["reads"] == "patches"):
             fault = "transcripts with mixup, or of patches"
             raise UsageError("training on sound", fault, "--reads frames, --mixup 0")
-        if settings.values["seconds"] is not None:
+        if values["seconds"] is not None:
             return
-        if init is not None:
-            return put(settings, "seconds", self.open(init)[1].frames / 100, "init")
-        lengths = [*clip_seconds(settings.values["files"])]
+        if init is not None and (frames := self.open(init)[1].frames):
+            return put(settings, "seconds", frames / 100, "init")
+        lengths = [*clip_seconds(values["files"])]
         usual = float(np.quantile(lengths, 1.0 if text else 0.95)) if lengths else most
         put(settings, "seconds", round(min(max(usual, 0.2), most) + 0.05, 1), "the clips")
 
@@ -107,25 +110,18 @@ class SoundKind(PictureKind):
         """What `read_clips` is told of the model's front."""
         if isinstance(front, ImageConfig):
             return Hearing("kaldi", front.height, front.width)
-        return Hearing("whisper", front.mels, self.frames(own) if own else 2 * front.length)
-
-    def frames(self, own: Any) -> int:
-        """Of 10 ms: an even number, and of a conv stem whole patches."""
-        unit = own.patch if (own.reads, own.stem) == ("patches", "conv") else 2
-        return int(-(-round(100 * own.seconds) // unit) * unit)
+        form, usual = ("wave", 0) if front.kind == "wave" else ("whisper", 2 * front.length)
+        return Hearing(form, front.mels, frames_of(own) if own else usual)
 
     def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
         """(shape of the model, architecture that it is saved as), new or as that of a folder."""
-        frames, family = self.frames(own), None
-        sizes = own.dim, own.depth, own.heads
+        frames, family, sizes = frames_of(own), None, (own.dim, own.depth, own.heads)
         if init is not None:
             kit = self.open(init)[0]
             config, family = kit.model.config, kit.binding and kit.binding.architecture
         elif own.reads == "patches":
-            step = None if own.stem == "conv" else own.stride
-            front = ImageConfig(own.dim, own.mels, frames, own.patch, step, 1, own.stem)
-            config = replace(vit(*sizes), front=replace(front, distilled=True))
-            family = None if own.stem == "conv" else "ASTForAudioClassification"
+            front = ImageConfig(own.dim, own.mels, frames, own.patch, own.stride, 1, distilled=True)
+            config, family = replace(vit(*sizes), front=front), "ASTForAudioClassification"
         else:
             config = replace(whisper(*sizes), front=AudioConfig(own.dim, own.mels, frames // 2))
         if isinstance(config.front, ImageConfig):
@@ -133,7 +129,8 @@ class SoundKind(PictureKind):
             head = HeadConfig(classes, "pair", norm=True, eps=config.encoder.block.eps, bias=True)
         else:  # of Whisper the encoder alone
             take: Any = "all" if own.transcripts else "mean"
-            head, family = HeadConfig(classes, take, bias=True), None
+            head = HeadConfig(classes, take, bias=True)
+            family = family if own.transcripts and config.front.kind == "wave" else None
         return replace(config, head=head, decoder=None, target=None), family
 
     def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, bytes]:
@@ -144,9 +141,10 @@ class SoundKind(PictureKind):
             said |= {"num_mel_bins": mels, "max_length": frames}
             said |= {"mean": float(mean[0]), "std": float(std[0]) / 2, "do_normalize": True}
         else:
-            said = {"feature_extractor_type": "WhisperFeatureExtractor", "sampling_rate": RATE}
-            said |= {"feature_size": mels, "n_fft": FFT, "hop_length": HOP}
-            said |= {"nb_max_frames": frames, "chunk_length": frames * HOP / RATE}
+            kind = "Wav2Vec2" if form == "wave" else "Whisper"
+            said = {"feature_extractor_type": f"{kind}FeatureExtractor", "sampling_rate": RATE}
+            said |= {"feature_size": mels, "do_normalize": form == "wave", "nb_max_frames": frames}
+            said |= {} if form == "wave" else {"chunk_length": frames * HOP / RATE}
         return {PROCESSOR: json.dumps(said, indent=2).encode()}
 
     def open(self, model: Any) -> tuple[Any, Hearing, Preparation]:
@@ -176,7 +174,11 @@ class SoundKind(PictureKind):
         return names, rows.numpy()[store.records["label"]]
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
-        """Its loss."""
+        """Its loss, over what is not frozen."""
+        freeze(kit.model, plan.own)
+        if kit.binding and plan.own.transcripts:  # as its tokenizer in transformers wants it
+            words = {"|" if name == " " else name: n for n, name in enumerate(data.held[0])}
+            kit.files[VOCAB], kit.config["pad_token_id"] = json.dumps(words).encode(), 0
         job = super().job(plan, data, kit)
         return {"loss": partial(ctc_loss, **job["loss"].keywords)} if plan.own.transcripts else job
 
@@ -187,7 +189,11 @@ class SoundKind(PictureKind):
             yield from super().predict(kit, files)
             return
         _, hearing, prepare = self.open(kit)
-        names = read_task(kit, f"reading {', '.join(files)}").names
+        if kit.path is not None and (kit.path / VOCAB).is_file():
+            words: dict[str, int] = read_json(kit.path / VOCAB, "the letters of a model")
+            names = [" " if word == "|" else word for word in sorted(words, key=words.__getitem__)]
+        else:
+            names = read_task(kit, f"reading {', '.join(files)}").names
         for name, label, stored in self.read(files, hearing, note):
             x, _ = prepare(torch.from_numpy(stored)[None].to(kit.device))
             logs = kit.run_batch(Batch(x.to(kit.dtype)))[0].float().log_softmax(-1).cpu()
@@ -197,7 +203,7 @@ class SoundKind(PictureKind):
         """The text of log-probabilities (T, V)."""
 
         def spell(ids: Letters) -> str:
-            return "".join(names[n] for n in ids)
+            return "".join("" if names[n][:1] == "<" else names[n] for n in ids)
 
         @cache
         def weigh(ids: Letters) -> float:
@@ -224,11 +230,10 @@ class SoundKind(PictureKind):
         right = sum(gold == said for gold, said in pairs) / len(pairs)
         return TranscriptScores(rates[0], rates[1], right, len(pairs))
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
-        """As for pictures, a part of it frozen."""
-        kit = super().make_kit(plan, data, say)
-        freeze(kit.model, plan.own)
-        return kit
+
+def frames_of(own: Any) -> int:
+    """Frames of 10 ms that are read of a clip, an even number."""
+    return int(2 * round(50 * own.seconds))
 
 
 SOUND_RUN = SoundKind()

@@ -14,9 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torch.nn import functional as F
+
 from regard.data.example_store import Example
 from regard.data.labelled_texts import TABLES
-from regard.data.sound import kaldi_mel, log_mel, read_sound, resample
+from regard.data.sound import FFT, HOP, kaldi_mel, log_mel, read_sound, resample
 from regard.data.tabular import check_columns, kind_of, read_table
 from regard.data.text_files import find_files
 from regard.data.token_store import Say
@@ -33,10 +35,10 @@ class Hearing(NamedTuple):
     """What a model reads of a clip."""
 
     form: str
-    """kaldi or whisper: a log-mel picture (1, mels, frames)."""
+    """kaldi or whisper: a log-mel picture (1, mels, frames); wave: its samples (1, 1, S)."""
     mels: int
     frames: int
-    """Of 10 ms; longer clips are cut, shorter ones padded."""
+    """Of 10 ms; longer clips are cut, shorter ones padded; of a wave 0 leaves them as they are."""
 
 
 def find_clips(paths: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
@@ -99,6 +101,9 @@ def read_clips(paths: Sequence[str], hearing: Hearing, say: Say) -> Iterator[Exa
             continue
         if form == "kaldi":
             picture = kaldi_mel(samples, mels, frames)
+        elif form == "wave":
+            x = (samples - samples.mean()) / (samples.var(correction=0) + 1e-7).sqrt()
+            picture = F.pad(x, (0, HOP * frames - len(x) if frames else max(0, FFT - len(x))))[None]
         else:
             picture = log_mel(samples, mels=mels, frames=frames)
         yield name, label, picture[None].numpy()

@@ -322,8 +322,6 @@ class SoundConfig(Config):
     """patches: their side, in channels and frames of 10 ms."""
     stride: Count = 10
     """patches: from one to the next."""
-    stem: Literal["patch", "conv"] = "patch"
-    """patches: one linear map for each, or 3 × 3 convolutions; conv is saved as regard's own."""
     dim: Count = 128
     """Width of the residual stream."""
     depth: Count = 4

@@ -81,7 +81,7 @@ class PictureKind(RunKind):
 
     name, unit = "image", "pictures"
     config: Any = PictureConfig
-    fields = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
+    fields: tuple[str, ...] = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
     """What a model to begin with has already."""
     find: Any = staticmethod(find_pictures)
     read: Any = staticmethod(read_pictures)
