@@ -1,4 +1,4 @@
-"""Sound files to samples, samples to Whisper's log-mel picture (Radford et al. 2022)."""
+"""Sound files to samples, samples to a log-mel picture: Whisper's (Radford 2022) or Kaldi's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -41,6 +41,25 @@ def log_mel(
     power = mel_power(x, mel_filters(mels), FFT, HOP)[:, :-1]  # Whisper drops the last frame
     picture = power.clamp(min=1e-10).log10()  # (mels, frames)
     return (picture.clamp(min=float(picture.max()) - 8.0) + 4.0) / 4.0
+
+
+def kaldi_mel(samples: Tensor, mels: int = 128, frames: int | None = None) -> Tensor:
+    """Log-mel picture of mono sound at 16 kHz as Kaldi and AST compute it: (S) to (mels, frames).
+
+    Windows of 25 ms every 10 ms, each without its mean and with pre-emphasis, under a Hann window;
+    triangles on the mel scale itself, from 20 Hz on. Cut, or padded with zeros, to `frames`.
+    """
+    x = F.pad(samples, (0, max(0, FFT - len(samples)))).unfold(0, FFT, HOP)  # (frames, 400)
+    x = x - x.mean(1, keepdim=True)
+    x = x - 0.97 * torch.cat((x[:, :1], x[:, :-1]), 1)
+    power = torch.fft.rfft(x * torch.hann_window(FFT, periodic=False), 512).abs() ** 2
+    edges = np.linspace(math.log1p(20 / 700), math.log1p(RATE / 1400), mels + 2)
+    left, centre, right = (edges[i : i + mels, None] for i in range(3))
+    bins = np.log1p(np.linspace(0.0, RATE / 2, 257) / 700.0)
+    rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
+    filters = torch.from_numpy(np.maximum(0.0, np.minimum(rising, falling))).float()
+    picture = (filters @ power.T).clamp(min=2.0**-23).log()  # (mels, frames)
+    return picture if frames is None else F.pad(picture, (0, frames - picture.shape[1]))
 
 
 def mel_power(x: Tensor, filters: Tensor, fft: int, hop: int, pad: str = "reflect") -> Tensor:
@@ -103,25 +122,29 @@ def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Ten
     return torch.cat(pieces)
 
 
-def read_sound(path: str | Path, raw: tuple[int, str] | None = None) -> tuple[Tensor, int]:
+def read_sound(
+    path: str | Path | IO[bytes], raw: tuple[int, str] | None = None
+) -> tuple[Tensor, int]:
     """Mono samples (S) in -1 to 1, the mean of the channels, and their rate.
 
     Reads WAV, FLAC and whatever else libsndfile knows (audio extra), or raw mono sound of a rate
-    and a format (a key of SUBTYPES); half a file is an error. The path - is stdin.
+    and a format (a key of SUBTYPES); half a file is an error. The path - is stdin; an open file
+    will do.
     """
     stdin = str(path) == "-"
+    opened = sys.stdin.buffer if stdin else None if isinstance(path, str | Path) else path
     doing = "reading sound from stdin" if stdin else f"reading {path}"
     check_installed("soundfile", "audio", doing)
     import soundfile
 
-    if not stdin and not Path(path).is_file():
+    if opened is None and not Path(str(path)).is_file():
         raise DataError(doing, "no such file", "a sound file")
     about: dict[str, Any] = {}
     if raw is not None:
         subtype = SUBTYPES[raw[1]]
         about = dict(samplerate=raw[0], subtype=subtype, channels=1, format="RAW", endian="LITTLE")
     try:
-        source = io.BytesIO(sys.stdin.buffer.read()) if stdin else str(path)
+        source = str(path) if opened is None else io.BytesIO(opened.read())
         with soundfile.SoundFile(source, **about) as file:
             blocks, rate = file.blocks(1 << 20, dtype="float32", always_2d=True), file.samplerate
             mono = [block.mean(axis=1, dtype=np.float64).astype(np.float32) for block in blocks]

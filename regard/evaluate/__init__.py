@@ -14,7 +14,18 @@ from regard.evaluate import results
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
 from regard.result import name_of
-from regard.verbs import Count, EditsLike, File, Files, ModelLike, Natural, Precision, takes, verb
+from regard.verbs import (
+    Amount,
+    Count,
+    EditsLike,
+    File,
+    Files,
+    ModelLike,
+    Natural,
+    Precision,
+    takes,
+    verb,
+)
 
 Split = Literal["train", "valid", "test"]
 QUESTION = "Question: {question}\nAnswer: {answer}"
@@ -282,6 +293,43 @@ def pixels(model: ModelLike, test: Files, *, precision: Precision = "auto") -> r
 
     kit, files = open_kit(model, precision, text=False), _listed(test) or ()
     return PIXEL_RUN.score_tokens(kit, [str(file) for file in files])
+
+
+@verb
+def sound(
+    model: ModelLike,
+    test: Files,
+    *,
+    beam: Count = 1,
+    lm: File | None = None,
+    lm_weight: Amount = 0.5,
+    precision: Precision = "auto",
+) -> results.ClassScores | results.TranscriptScores:
+    """Accuracy, F1, confusion of the classes of sounds; error rates of transcripts.
+
+    Args:
+        model: the folder `final` of `regard train sound`, or any AST classifier.
+        test: folders, .tar, CSV or TSV, as `regard train sound` reads them; several at once.
+        beam: transcripts: texts that a prefix beam search keeps (1: the likeliest letters).
+        lm: transcripts: n-grams of `regard train ngram --tokens chars`, which the search weighs in.
+        lm_weight: how much they count.
+        precision: of the matrix products; less is faster.
+
+    Example:
+        >>> regard.evaluate.sound("run/final", "tones-test").accuracy
+        $ regard evaluate sound run/final tones-test
+        $ regard evaluate sound run/final list.tsv clips.tar.xz --json
+        $ regard evaluate sound run/final test/ --save confusion.png
+    """
+    from regard.history.ngram_model import NgramModel
+    from regard.loading import open_kit
+    from regard.speech.sound_classes import SoundKind
+
+    kind = SoundKind(beam, NgramModel.open(Path(lm)) if lm else None, lm_weight)
+    kit, files = open_kit(model, precision, text=False), _listed(test) or ()
+    scores: results.ClassScores | results.TranscriptScores
+    scores = kind.score(kit, [str(file) for file in files])
+    return scores
 
 
 @verb

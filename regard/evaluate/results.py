@@ -292,3 +292,14 @@ class NumberScores(Result):
     mae: float
     """Mean absolute error."""
     count: int
+
+
+class TranscriptScores(Result):
+    """Transcripts of {test} by {model}."""
+
+    letter_error_rate: float
+    """Letters to change, put in or take out, by letters said; of digits the digit error rate."""
+    word_error_rate: float
+    accuracy: float
+    """Clips without an error."""
+    count: int

@@ -12,11 +12,13 @@ from regard.interop.llama import LLAMA, MISTRAL, QWEN2, QWEN3
 from regard.interop.marian import MARIAN
 from regard.interop.t5 import T5
 from regard.interop.table import Binding, Table
-from regard.interop.vit import DEIT, VIT
+from regard.interop.vit import AST, DEIT, VIT
+from regard.interop.wav2vec2 import HUBERT, WAV2VEC2
 from regard.interop.whisper import WHISPER
 
 DECODERS, ENCODERS = (GPT2, IMAGEGPT, LLAMA, MISTRAL, QWEN2, QWEN3), (BERT, ROBERTA, DISTILBERT)
-FAMILIES: tuple[Table, ...] = (*DECODERS, *ENCODERS, T5, MARIAN, VIT, DEIT, WHISPER)
+SENSES = VIT, DEIT, AST, WHISPER, WAV2VEC2, HUBERT
+FAMILIES: tuple[Table, ...] = (*DECODERS, *ENCODERS, T5, MARIAN, *SENSES)
 ARCHITECTURES = {name: table for table in FAMILIES for name in table.variants}
 
 

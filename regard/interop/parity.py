@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -149,8 +149,10 @@ def draw(
 
 def their_scores(theirs: nn.Module, batch: Batch, config: ModelConfig) -> Tensor:
     """Scores of transformers' model; where ours gives vectors, its vectors."""
-    source = {"image": "pixel_values", "audio": "input_features"}.get(config.front.kind)
-    inputs: dict[str, Tensor | None] = {source or "input_ids": batch.inputs}
+    source, x = cast(str, theirs.main_input_name), batch.inputs
+    if source == "input_values":  # samples, or a spectrogram with time first
+        x = x[:, 0] if x.dim() == 3 else x[:, 0].mT
+    inputs: dict[str, Tensor | None] = {source: x}
     if batch.target is None:
         inputs |= {"attention_mask": batch.mask, "token_type_ids": batch.segments}
     else:

@@ -1,4 +1,4 @@
-"""ViT (Dosovitskiy 2021), DeiT (Touvron 2021): encoders over patches, class token first."""
+"""ViT (Dosovitskiy 2021), DeiT (Touvron 2021), AST (Gong 2021): encoders over patches."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ def side(index: int) -> ManyKeys:
 def read_bias(config: dict[str, Any]) -> tuple[str, ...]:
     """`qkv_bias` switches three biases; the others are always there."""
     return ("q", "k", "v", "o", "mlp") if config.get("qkv_bias", True) else ("o", "mlp")
+
+
+AXES = ("frequency", "time")
+
+
+def read_stride(config: dict[str, Any]) -> int:
+    """From one patch to the next, the same along both axes."""
+    along, across = (config.get(f"{axis}_stride", 10) for axis in AXES)
+    if along != across:
+        raise ValueError(f"strides {along} and {across}: only equal ones are supported")
+    return int(along)
 
 
 VIT = Table(
@@ -71,3 +82,29 @@ DEIT = replace(
     fixed=VIT.fixed | {"front.distilled": True},
     rows=(*VIT.rows, TensorRow("front.distillation", "embeddings.distillation_token")),
 )
+
+
+AST = Table(
+    family="audio-spectrogram-transformer",
+    variants={
+        "ASTForAudioClassification": Variant(
+            prefix="audio_spectrogram_transformer.",
+            rows=(
+                TensorRow("head.norm", "classifier.layernorm"),
+                TensorRow("head.out", "classifier.dense"),
+            ),
+            config={"head.size": LABELS, "head.eps": Key("layer_norm_eps", 1e-12)},
+            fixed={"head.bias": True, "head.norm": True},
+        ),
+    },
+    config={name: key for name, key in VIT.config.items() if not name.startswith("front.")}
+    | {
+        "front.patch": Key("patch_size", 16),
+        "front.stride": ManyKeys(read_stride, lambda n: {f"{x}_stride": n for x in AXES}),
+        "front.height": Key("num_mel_bins", 128),
+        "front.width": Key("max_length", 1024),
+    },
+    fixed=DEIT.fixed | {"front.channels": 1, "head.take": "pair"},
+    rows=DEIT.rows,
+)
+"""Patches of a spectrogram (mels, frames) that overlap; it is read from both tokens."""

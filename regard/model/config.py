@@ -61,6 +61,8 @@ class ImageConfig:
     """Width of a picture in pixels."""
     patch: int
     """Side of a square patch in pixels."""
+    stride: int | None = None
+    """From one patch to the next, where they overlap (AST); None: they lie side by side."""
     channels: int = 3
     """Colour channels."""
     stem: Literal["patch", "conv"] = "patch"
@@ -77,6 +79,12 @@ class ImageConfig:
 
     def __post_init__(self) -> None:
         check_names(self, "building an image front")
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        step = self.stride or self.patch
+        return (self.height - self.patch) // step + 1, (self.width - self.patch) // step + 1
 
 
 @dataclass(frozen=True)
@@ -98,17 +106,43 @@ class AudioConfig:
 
 
 @dataclass(frozen=True)
+class WaveConfig(AudioConfig):
+    """Front for samples at 16 kHz: convolutions, one token per 20 ms in wav2vec 2.0 and HuBERT."""
+
+    channels: tuple[int, ...] = ()
+    """Of each convolution; so are kernels and strides."""
+    kernels: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    norm: Literal["group", "layer"] = "group"
+    """Each channel of the first convolution by itself, or each vector of all of them."""
+    bias: bool = False
+    """Of the convolutions."""
+    reach: int = 128
+    """Tokens that the convolution sees which tells positions."""
+    groups: int = 16
+    """Of that convolution."""
+    post: bool = True
+    """A norm after the positions, as blocks with norms after them have."""
+    masked: bool = True
+    """A vector for what is hidden in pre-training."""
+    eps: float = 1e-5
+    """Added to the variance inside the norms."""
+    kind: Literal["wave"] = "wave"  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
 class HeadConfig:
     """Output head: take positions, optionally transform them, then score."""
 
     size: int | None = None
     """Number of scores: the vocabulary, or the classes; None leaves vectors."""
-    take: Literal["all", "first", "last", "mean"] = "all"
-    """Score every position; or the first token of a row, its last, or the mean of all of them."""
+    take: Literal["all", "first", "last", "mean", "pair"] = "all"
+    """Score every position; or the first token of a row, its last, the mean of all of them, or of
+    the first two (AST)."""
     transform: str | None = None
     """A dense layer with this activation before the scores."""
     norm: bool = False
-    """A layer norm after the transform."""
+    """A layer norm before the scores, after the transform."""
     eps: float = 1e-5
     """Added to the variance inside the norm."""
     bias: bool = False
@@ -122,7 +156,7 @@ class HeadConfig:
         check_names(self, "building an output head")
 
 
-FrontConfig = TextConfig | ImageConfig | AudioConfig
+FrontConfig = TextConfig | ImageConfig | AudioConfig | WaveConfig
 
 
 @dataclass(frozen=True)
@@ -244,7 +278,8 @@ def check_value(kind: Any, value: Any, path: str) -> Any:
     elif kind is bool or kind is str:
         right = isinstance(value, kind)
     elif typing.get_origin(kind) is tuple:
-        right = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
+        part = typing.get_args(kind)[0]
+        right = isinstance(value, list | tuple) and all(isinstance(v, part) for v in value)
         value = tuple(value) if right else value
     else:  # names out of a list: the dataclass itself refuses others, with the nearest
         right = isinstance(value, str)

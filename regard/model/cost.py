@@ -68,8 +68,7 @@ def passes(config: ModelConfig, run: RunShape) -> list[Pass]:
 def count_tokens(front: FrontConfig, length: int) -> int:
     """How many tokens a front makes: as asked for text, its own number for pictures and sound."""
     if isinstance(front, ImageConfig):
-        patches = (front.height // front.patch) * (front.width // front.patch)
-        return patches + front.cls + front.distilled
+        return front.grid[0] * front.grid[1] + front.cls + front.distilled
     if isinstance(front, AudioConfig):
         return front.length
     if front.position == "learned" and length > table_size(front):
@@ -128,7 +127,7 @@ def front_flops(front: FrontConfig, tokens: int) -> int:
         return tokens * front.dim * ((front.position != "none") + (front.segments > 0))
     if isinstance(front, AudioConfig):
         return 2 * 3 * front.dim * tokens * (2 * front.mels + front.dim)
-    places = front.height * front.width // front.patch**2
+    places = front.grid[0] * front.grid[1]
     if front.stem == "patch":
         return 2 * front.channels * front.patch**2 * front.dim * places
     halvings, before, flops = front.patch.bit_length() - 1, front.channels, 0

@@ -8,13 +8,14 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from regard.core import mask as masks
 from regard.core.cache import Cache
 from regard.core.norm import build_norm
 from regard.core.position import Learned, Sinusoidal, sinusoidal_2d
 from regard.errors import DataError, UsageError
-from regard.model.config import AudioConfig, FrontConfig, ImageConfig, TextConfig
+from regard.model.config import AudioConfig, FrontConfig, ImageConfig, TextConfig, WaveConfig
 
 
 class Sequence(NamedTuple):
@@ -34,7 +35,9 @@ def build_front(config: FrontConfig) -> nn.Module:
     """The front of a config."""
     if isinstance(config, TextConfig):
         return GraphFront(config) if config.kind == "graph" else TextFront(config)
-    return ImageFront(config) if isinstance(config, ImageConfig) else AudioFront(config)
+    if isinstance(config, ImageConfig):
+        return ImageFront(config)
+    return WaveFront(config) if isinstance(config, WaveConfig) else AudioFront(config)
 
 
 class TextFront(nn.Module):
@@ -140,19 +143,20 @@ class ImageFront(nn.Module):
 
     def __init__(self, config: ImageConfig) -> None:
         super().__init__()
-        if config.height % config.patch or config.width % config.patch:
+        whole = config.height % config.patch == 0 == config.width % config.patch
+        if min(config.grid) < 1 or not (whole or config.stride):
             doing = "building an image front"
             fault = f"{config.height} × {config.width} pixels, patches of {config.patch}"
             expected = "height and width that are multiples of the patch"
             raise UsageError(doing, fault, expected, "resize the pictures or change the patch")
         self.config = config
-        self.grid = config.height // config.patch, config.width // config.patch
+        self.grid = config.grid
         self.patches: nn.Module
         if config.stem == "conv":
             self.patches = conv_stem(config)
         else:  # one linear map per patch is a convolution whose stride is the patch
             sizes = config.channels, config.dim, config.patch
-            self.patches = nn.Conv2d(*sizes, stride=config.patch)
+            self.patches = nn.Conv2d(*sizes, stride=config.stride or config.patch)
         zeros = torch.zeros(1, 1, config.dim)
         self.cls = nn.Parameter(zeros) if config.cls else None
         self.distillation = nn.Parameter(zeros.clone()) if config.distilled else None
@@ -228,8 +232,8 @@ class AudioFront(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, mel: Tensor) -> Sequence:
-        """(B, mels, frames) → (B, frames / 2, D)."""
-        config = self.config
+        """(B, mels, frames), or (B, 1, mels, frames) → (B, frames / 2, D)."""
+        config, mel = self.config, mel[:, 0] if mel.dim() == 4 else mel
         if mel.dim() != 3 or mel.shape[1] != config.mels or mel.shape[2] > 2 * config.length:
             doing = "reading a log-mel spectrogram"
             expected = f"(batch, {config.mels}, at most {2 * config.length})"
@@ -238,6 +242,41 @@ class AudioFront(nn.Module):
         x = F.gelu(self.conv2(F.gelu(self.conv1(mel)))).transpose(1, 2)  # (B, T, D)
         positions = torch.arange(x.shape[1], device=x.device)[None]
         return Sequence(self.dropout(x + self.positions(positions)), positions)
+
+
+class WaveFront(nn.Module):
+    """Samples (B, 1, S) → vectors, positions told by a convolution over them (Baevski 2020)."""
+
+    def __init__(self, config: WaveConfig) -> None:
+        super().__init__()
+        self.config, sizes, dim = config, config.channels, config.dim
+        parts = zip((1, *sizes[:-1]), sizes, config.kernels, config.strides, strict=True)
+        self.convs = nn.ModuleList(nn.Conv1d(*part, bias=config.bias) for part in parts)
+        group = config.norm == "group"
+        layers = [nn.GroupNorm(sizes[0], sizes[0])] if group else map(nn.LayerNorm, sizes)
+        self.norms = nn.ModuleList(layers)
+        self.norm, self.project = nn.LayerNorm(sizes[-1], config.eps), nn.Linear(sizes[-1], dim)
+        self.mask = nn.Parameter(torch.zeros(dim)) if config.masked else None
+        whole = nn.Conv1d(dim, dim, config.reach, padding=config.reach // 2, groups=config.groups)
+        self.positions = weight_norm(whole, dim=2)
+        self.last = build_norm("layer" if config.post else "none", dim, config.eps)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, wave: Tensor) -> Sequence:
+        """(B, 1, S) → (B, T, D)."""
+        x = wave.flatten(1, -2)
+        for n, conv in enumerate(self.convs):
+            if x.dim() != 3 or x.shape[2] < self.config.kernels[n]:
+                expected = "(batch, 1, samples), a twentieth of a second or more"
+                raise DataError("reading samples", f"shape {tuple(wave.shape)}", expected)
+            x = conv(x)  # (B, C, T)
+            if n < len(self.norms):
+                x = self.norms[n](x) if self.config.norm == "group" else self.norms[n](x.mT).mT
+            x = F.gelu(x)
+        x = self.project(self.norm(x.mT))  # (B, T, D)
+        x = x + F.gelu(self.positions(x.mT)[..., : x.shape[1]]).mT
+        positions = torch.arange(x.shape[1], device=x.device)[None]
+        return Sequence(self.dropout(self.last(x)), positions)
 
 
 class GraphFront(nn.Module):

@@ -56,7 +56,8 @@ class Head(nn.Module):
         """All but the scores; training computes those in chunks (`train/cross_entropy.py`)."""
         x = self.pool(x, real)
         if self.dense is not None and self.act is not None:
-            x = self.norm(self.act(self.dense(x)))
+            x = self.act(self.dense(x))
+        x = self.norm(x)
         return x if self.config.scale is None else x * self.config.scale
 
     def pool(self, x: Tensor, real: Tensor | None = None) -> Tensor:
@@ -68,6 +69,8 @@ class Head(nn.Module):
         take = self.config.take
         if take == "all":
             return x
+        if take == "pair":
+            return x[:, :2].mean(1)
         if real is None:
             return x.mean(1) if take == "mean" else x[:, 0 if take == "first" else -1]
         if take == "mean":

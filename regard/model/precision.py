@@ -27,10 +27,16 @@ PLAIN = "load it with precision=None"
 
 
 def set_precision(model: nn.Module, precision: str | None) -> None:
-    """Compute the linear maps in int8; None is plain linear maps again."""
+    """Compute the linear maps in int8; None is plain linear maps again.
+
+    Of models that hear, `mlp.down` stays as it is: what comes out of their GELUs has peaks, beside
+    which a byte leaves nothing of the rest (Whisper tiny.en: 1.5 points of word errors).
+    """
     if precision not in (None, "int8"):
         raise UsageError("setting the precision", repr(precision), "int8 or None")
     linears = {n: m for n, m in model.named_modules() if type(m) in (nn.Linear, PackedLinear)}
+    if any(isinstance(m, nn.Conv1d) for m in model.modules()):
+        linears = {n: m for n, m in linears.items() if not n.endswith("mlp.down")}
     if precision is not None:
         check_packable(model)
     for name, linear in linears.items():

@@ -142,7 +142,7 @@ def encode_runs(
     paths: Tensor | None = None,
 ) -> Iterator[tuple[StrictRun, Memory]]:
     """Run the encoder over each sequence alone, at its own length."""
-    if model.config.front.kind in ("image", "audio"):  # a row is a sequence
+    if model.config.front.kind in ("image", "audio", "wave"):  # a row is a sequence
         for row in range(len(inputs)):
             memory = model.encode(inputs[row : row + 1])
             every = torch.arange(memory.x.shape[1])

@@ -14,6 +14,7 @@ from regard.train.config import (
     PictureConfig,
     PixelConfig,
     ShapeConfig,
+    SoundConfig,
     TrainConfig,
 )
 from regard.train.results import LearntMemory, LearntShortlist, Replay, ResumeCheck, Trained
@@ -24,7 +25,7 @@ Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
 WORD2VEC, PICTURE, GRAPH = Word2VecConfig(), PictureConfig(), GraphShape()
-PIXELS = PixelConfig()
+PIXELS, SOUND = PixelConfig(), SoundConfig()
 
 
 # Step by step -------------------------------------------------------------------------------------
@@ -297,6 +298,41 @@ def pixels(*args: Any, shape: Annotated[PixelConfig, FLAT] = PIXELS, **named: An
     from regard.vision.pixel_tokens import PIXEL_RUN
 
     return _train(PIXEL_RUN, *args, shape=shape, **named)
+
+
+@verb
+@extends(lm, "lora")
+def sound(*args: Any, shape: Annotated[SoundConfig, FLAT] = SOUND, **named: Any) -> Trained:
+    """Train a Transformer to tell classes of sounds apart, or to write what is said.
+
+    Clips are decoded once, into the run's folder, as log-mel at 16 kHz, and augmented on the
+    device. With --reads patches `final` opens in transformers as ASTForAudioClassification. Clips
+    that are silent or cannot be read are named and left out. Needs soundfile, the extra `audio`.
+
+    Args:
+        files: folders of clips, each in the folder of its class; .tar, .tar.xz with class/name.wav;
+            clips in no folder have the class that their name begins with (7_jackson_0.flac: 7);
+            CSV or TSV with files and labels, beside the list or in archives that are given with
+            it; several of them. `tones`, where there is no such file: sounds that regard ships.
+        out: the run's folder, new or empty (runs/sound-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, checkpoints.
+        shape: which model, the length of clips, augmentation, rows and epochs.
+        data: clips to validate on (else a tenth is held out); a model to begin with, of which
+            Whisper's encoder will do.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.train.sound("tones", out="run").best_valid
+        $ regard train sound tones --out run --epochs 20
+        $ regard train sound clips/ more.tar.xz --valid dev/ --out run --mixup 0.5
+        $ regard train sound list.tsv a.tar b.tar --out run --init whisper --freeze front encoder
+    """
+    from regard.speech.sound_classes import SOUND_RUN
+
+    return _train(SOUND_RUN, *args, shape=shape, **named)
 
 
 @verb

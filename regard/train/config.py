@@ -319,6 +319,51 @@ class PixelConfig(Config):
 
 
 @dataclass(frozen=True)
+class SoundConfig(Config):
+    """A Transformer over spectrograms, and the augmentation of what it reads."""
+
+    seconds: Amount | None = None
+    """Of a clip: longer ones are cut, shorter ones padded (what 19 of 20 have, at most 10)."""
+    reads: Literal["frames", "patches"] = "frames"
+    """A vector per 20 ms of Whisper's log-mel, by convolutions; or patches of Kaldi's, as AST."""
+    transcripts: bool = False
+    """Labels are texts, which are written letter by letter (frames, by CTC)."""
+    mels: Count = 128
+    """Mel channels."""
+    patch: Count = 16
+    """patches: their side, in channels and frames of 10 ms."""
+    stride: Count = 10
+    """patches: from one to the next."""
+    dim: Count = 128
+    """Width of the residual stream."""
+    depth: Count = 4
+    """Blocks."""
+    heads: Count = 4
+    """Attention heads."""
+    drop_path: BelowOne = 0.0
+    """Stochastic depth: how often the last block is skipped; earlier ones less, in proportion."""
+    freeze: tuple[str, ...] = ()
+    """Parameters that do not learn, by pattern, such as front or encoder."""
+    shift: FromZero = 0.1
+    """Seconds that a clip is moved by, at most."""
+    stretch: BelowOne = 0.1
+    """How much faster or slower it is made, at most, as a share."""
+    pitch: Natural = 2
+    """Mel channels that it is moved up or down by, at most."""
+    mask_mels: Natural = 16
+    """SpecAugment: mel channels that are hidden, at most."""
+    mask_seconds: FromZero = 0.1
+    """SpecAugment: how long everything is hidden, at most."""
+    mixup: FromZero = 0.0
+    """α of mixup: two clips and their labels are blended (0.5 is usual)."""
+    rows: Count = 64
+    """Clips of a batch."""
+    epochs: Amount | None = None
+    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
+    cutmix, randaugment, body = 0.0, 0, "all"  # settings of others that sound does not have
+
+
+@dataclass(frozen=True)
 class GraphShape(Config):
     """What is learnt of graphs, and the size of the model."""
 

@@ -303,15 +303,15 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
 def predict(
     model: ModelLike, path: File, *, text: str | None = None, precision: Precision = "auto"
 ) -> Iterator[Prediction]:
-    """What a tuned model says of each text of a file, or of each picture.
+    """What a tuned model says of each text, picture or clip of a file.
 
     Its class, its number, or the tags of its words.
 
     Args:
-        model: the folder `final` of `regard tune` or `regard train image`, a classifier of
+        model: the folder `final` of `regard tune`, `train image` or `train sound`, a classifier of
             transformers, or an opened Kit.
         path: CSV, TSV or JSONL with a column of texts, or a text on each line; for tags CoNLL too.
-            Of pictures a file, a folder, or whatever `regard train image` reads.
+            Of pictures or sounds a file, a folder, or whatever they are trained on.
         text: the column of the texts (text, sentence).
         precision: of the matrix products; less is faster.
 
@@ -325,6 +325,10 @@ def predict(
     from regard.tune.prediction import predict_file
 
     kit = open_kit(model, precision, text=False)
+    if b"feature_extractor_type" in kit.files.get("preprocessor_config.json", b""):
+        from regard.speech.sound_classes import SOUND_RUN
+
+        return (said for *_, said in SOUND_RUN.predict(kit, [str(path)]))
     if kit.model.config.front.kind == "image":
         from regard.vision.picture_classes import IMAGE_RUN
 

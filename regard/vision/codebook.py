@@ -100,7 +100,7 @@ class VQVAE(nn.Module):
     def __init__(self, channels: int, patch: int, codes: int, dim: int = 128) -> None:
         super().__init__()
         self.patch = patch
-        config = ImageConfig(dim, patch, patch, patch, channels, "conv")
+        config = ImageConfig(dim, patch, patch, patch, channels=channels, stem="conv")
         self.encoder, self.book = conv_stem(config), Codebook(torch.randn(codes, dim))
         widths = [max(dim >> n, 32) for n in range(patch.bit_length())]
         parts: list[nn.Module] = [nn.Conv2d(dim, dim, 3, padding=1), ChannelNorm(dim), nn.GELU()]

@@ -1,8 +1,8 @@
 """Runs that learn the classes of pictures, and what their models say of pictures.
 
 Whatever is a stack of planes (C, H, W) learns so: another modality is a kind of `PictureKind` with
-its own reader (`find`, `read`), statistics (`describe`, `open`), shape (`build`) and augmentation;
-its config has `rows`, `epochs`, `size` and `drop_path`.
+its own reader (`find`, `read`), sizes, statistics (`describe`, `open`), shape (`build`) and
+augmentation; its config has `rows`, `epochs` and `drop_path`. `speech/sound_classes.py` is one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from regard.model.config import HeadConfig, ImageConfig, ModelConfig
 from regard.model.fronts import resize_positions
 from regard.model.model import Model, empty_model
 from regard.model.presets import PRESETS, preset, vit
-from regard.train.config import Config, PictureConfig
+from regard.train.config import PictureConfig
 from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.objectives import Compiling, Loss, compiled_once
 from regard.train.results import RunSettings
@@ -54,7 +54,6 @@ from regard.vision.picture_files import find_pictures, read_pictures
 USUAL = {"weight_decay": 0.05, "floor": 0.01, "smoothing": 0.1, "metric": "accuracy"}
 PROCESSOR, POSITIONS = "preprocessor_config.json", "front.positions.weight"
 FINE_TUNING = 1e-4  # learning rate of a model that knows something already
-GROUP = 256  # examples that are answered at once
 
 
 def example_loss(
@@ -84,14 +83,28 @@ class PictureKind(RunKind):
     """Learns the classes of pictures."""
 
     name, unit = "image", "pictures"
-    config: type[Config] = PictureConfig
-    fields = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
+    config: Any = PictureConfig
+    fields: tuple[str, ...] = ("dim", "depth", "heads", "stem", "position", "pool", "patch", "grey")
     """What a model to begin with has already."""
-    find, read = staticmethod(find_pictures), staticmethod(read_pictures)
+    find: Any = staticmethod(find_pictures)
+    read: Any = staticmethod(read_pictures)
     """Of files: (name, class, …) of examples, and all that can be read, of the sizes asked for."""
-    augmentation = Augmentation
+    augmentation: Any = Augmentation
     defaults: dict[str, Any] = USUAL
     """Settings that differ from those of all runs."""
+    presets = "vit"
+    """How the names of its shapes begin."""
+    group = 256
+    """Examples that are answered at once."""
+
+    def sizes(self, own: Any, front: Any) -> Any:
+        """What `read` is told of the model's front."""
+        return front.channels, front.height, front.width
+
+    def complete(self, settings: RunSettings) -> None:
+        """Decide what the files, or a model to begin with, say of the sizes."""
+        if settings.values["init"] is not None and settings.origins["size"] == "default":
+            put(settings, "size", self.open(settings.values["init"])[1][1], "init")
 
     def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
         """(shape of the model, architecture that it is saved as), new or as that of a folder."""
@@ -109,14 +122,14 @@ class PictureKind(RunKind):
         head = HeadConfig(classes, "first" if front.cls else "mean", bias=True)
         return replace(config, front=front, head=head), family
 
-    def describe(self, own: Any, mean: Any, std: Any) -> dict[str, bytes]:
+    def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, bytes]:
         """The file that says what the model reads, as transformers writes it."""
         said = {"image_mean": (mean / 255).tolist(), "image_std": (std / 255).tolist()}
-        said |= {"size": {"height": own.size, "width": own.size}}
+        said |= {"size": {"height": sizes[1], "width": sizes[2]}}
         said |= {"image_processor_type": "ViTImageProcessor", "resample": 2}
         return {PROCESSOR: json.dumps(said, indent=2).encode()}
 
-    def open(self, model: Any) -> tuple[Any, tuple[int, int, int], Preparation]:
+    def open(self, model: Any) -> tuple[Any, Any, Preparation]:
         """(model, sizes that it reads, how stored examples are normalised) of a folder or a Kit."""
         kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
         front, said = kit.model.config.front, parse(kit.files, PROCESSOR)
@@ -124,7 +137,7 @@ class PictureKind(RunKind):
             raise wrong_network("reading pictures", kit, "a model that reads them")
         parts = [said.get(name, [0.5] * front.channels) for name in ("image_mean", "image_std")]
         mean, std = 255 * torch.tensor(parts, device=kit.device)[..., None, None]
-        return kit, (front.channels, front.height, front.width), Preparation(mean, std)
+        return kit, self.sizes(None, front), Preparation(mean, std)
 
     # Settings -----------------------------------------------------------------------------------
 
@@ -135,7 +148,9 @@ class PictureKind(RunKind):
         values |= {"lr": FINE_TUNING} if said.get("init") else {}
         if (name := said.get("preset")) is None:
             return values
-        check_known(name, [name for name in PRESETS if name[:3] == "vit"], "choosing a preset")
+        check_known(
+            name, [name for name in PRESETS if name[:3] == self.presets], "choosing a preset"
+        )
         config: Any = preset(name)
         front, block = config.front, config.last.block
         sizes = {"size": front.height, "patch": front.patch, "depth": config.last.depth}
@@ -147,8 +162,7 @@ class PictureKind(RunKind):
         find_data(settings, f"train {self.name}")
         if values["init"] is not None:
             begin_with(settings, self.fields, self.config)
-            if settings.origins["size"] == "default":
-                put(settings, "size", self.open(values["init"])[1][1], "init")
+        self.complete(settings)
         own: Any = make_config(settings, self.config)
         empty_model(self.build(own, values["init"], 2)[0])  # what cannot be, before any work
         asked = "r_drop" if values["r_drop"] else values["metric"]
@@ -179,15 +193,12 @@ class PictureKind(RunKind):
 
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Decode everything into stores, and name the classes."""
-        own, front = plan.own, self.build(plan.own, plan.data.init, 2)[0].front
-        sizes = front.channels, front.height, front.width
+        own = plan.own
+        sizes = self.sizes(own, self.build(own, plan.data.init, 2)[0].front)
         store, kept, held, hashes = self.store(plan, sizes, folder, say, progress)
         planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
-        there = np.unique(label[part == 0])
-        names = sort_classes([store.header["names"][n] for n in there])
-        if len(names) < 2:
-            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
-        labels, draw = store.number(names), self.augmentation(own).draw
+        names, labels = self.number(plan, store, np.unique(label[part == 0]))
+        draw = self.augmentation(own).draw
         train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
         valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
         many: Any = [f"{len(part):,} {self.unit}" for part in (kept, held)]
@@ -196,6 +207,13 @@ class PictureKind(RunKind):
         identity = {"data": store.header["digest"][:12], "labels": names}
         known = names, np.array(store.header["mean"]), np.array(store.header["std"])
         return RunData(None, train, valid, identity, hashes, amounts, known)
+
+    def number(self, plan: RunPlan, store: ExampleStore, used: Counts) -> tuple[list[str], Counts]:
+        """(names of the classes that are trained on, class of each example)."""
+        names = sort_classes([store.header["names"][n] for n in used])
+        if len(names) < 2:
+            raise DataError("reading classes", f"one class only, {names[0]!r}", "2 or more")
+        return names, store.number(names)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """With a head for the classes."""
@@ -211,14 +229,14 @@ class PictureKind(RunKind):
             say(f"beginning with the weights of {plan.data.init}")
             base, _, prepare = self.open(plan.data.init)
             mean, std, old = prepare.mean.flatten(), prepare.std.flatten(), base.model.state_dict()
-            if POSITIONS in old:
+            if POSITIONS in old and isinstance(config.front, ImageConfig):
                 grids = base.model.front.grid, model.front.grid
                 old[POSITIONS] = resize_positions(old[POSITIONS], *grids)
             if base.config.get("id2label") != labels:
                 old = {name: x for name, x in old.items() if not name.startswith("head.")}
             model.load_state_dict(old, strict=False)
         kit = Kit(model, None, bind(family) if family else None)
-        kit.files = self.describe(plan.own, mean, std)
+        kit.files = self.describe(self.sizes(plan.own, config.front), mean, std)
         kit.config = kit.fresh_config() | {"id2label": labels, "label2id": numbers}
         for number, block in enumerate(model.encoder.blocks):
             block.drop_path = plan.own.drop_path * number / max(1, config.last.depth - 1)
@@ -245,7 +263,7 @@ class PictureKind(RunKind):
     def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
         """(probabilities (C,), class as it is written, what is said) of each example of files."""
         sizes, task = self.open(kit)[1], read_task(kit, f"reading {', '.join(files)}")
-        for group in group_texts(self.read(files, sizes, note), GROUP):
+        for group in group_texts(self.read(files, sizes, note), self.group):
             stored = torch.from_numpy(np.stack([planes for *_, planes in group]))
             chances = kit.run_batch(self.batch(kit, stored)).float().softmax(-1).cpu()
             for (name, label, _), row in zip(group, chances, strict=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tarfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,13 @@ def find_pictures(paths: Sequence[str]) -> Iterator[Picture]:
                 yield str(file), file.resolve().parent.name, file
 
 
-def read_archive(path: Path) -> Iterator[Picture]:
-    """The pictures of a tar archive, compressed or not."""
+def read_archive(path: Path, suffixes: Collection[str] = SUFFIXES) -> Iterator[Picture]:
+    """The pictures, or other files, of a tar archive, compressed or not."""
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 name = Path(member.name)
-                if member.isfile() and name.suffix.lower() in SUFFIXES:
+                if member.isfile() and name.suffix.lower() in suffixes:
                     yield f"{path}: {name}", name.parent.name, archive.extractfile(member)
     except Exception as error:  # tar, lzma and zlib have no class in common
         raise DataError(f"reading {path}", str(error), "a whole tar archive") from None

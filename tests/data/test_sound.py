@@ -12,10 +12,10 @@ import soundfile
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import WhisperFeatureExtractor
+from transformers import ASTFeatureExtractor, WhisperFeatureExtractor
 from transformers.audio_utils import mel_filter_bank
 
-from regard.data.sound import log_mel, mel_filters, mel_power, read_sound, resample
+from regard.data.sound import kaldi_mel, log_mel, mel_filters, mel_power, read_sound, resample
 from regard.errors import DataError, RegardError
 
 
@@ -50,6 +50,17 @@ def written(tmp_path):
 
 
 # Log-mel
+
+
+@pytest.mark.filterwarnings("ignore:At least one mel filter")
+@pytest.mark.parametrize(("mels", "length"), [(128, 16000), (40, 4321), (80, 400), (128, 250)])
+def test_kaldi_mel_against_transformers(mels, length):
+    theirs = ASTFeatureExtractor(num_mel_bins=mels, max_length=50, do_normalize=False)
+    sound = noise(length) + 0.2 + tone(440)[:length]
+    expected = theirs(torch.nn.functional.pad(sound, (0, max(0, 400 - length))).numpy(), 16000)
+    expected = torch.as_tensor(np.array(expected["input_values"][0])).float().T
+    torch.testing.assert_close(kaldi_mel(sound, mels, 50), expected, atol=1e-4, rtol=0)
+    assert kaldi_mel(sound, mels).shape == (mels, 1 + max(0, length - 400) // 160)
 
 
 @pytest.mark.parametrize("mels", [80, 128])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tests.golden.inputs import ADAPT, DRAW, GRAPHS, OFTEN, SEE, SMALL, TUNE
+from tests.golden.inputs import ADAPT, DRAW, GRAPHS, HEAR, OFTEN, SEE, SMALL, TUNE
 
 CLOSE = 1e-4  # floats may differ by this share of their size
 TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
@@ -150,6 +150,8 @@ CASES = [
         f"train pixels {{pictures}} --out {{out}} {DRAW.replace('codes 6', 'codes 9999')}",
     ),
     Case("train-image-text", f"train image {{text}} --out {{out}} {SEE}"),
+    Case("train-sound", f"train sound tones --out {{out}} {HEAR}", tolerance=TRAINED),
+    Case("train-sound-text", f"train sound {{text}} --out {{out}} {HEAR}"),
     Case("train-graph", f"train graph {{molecules}} --out {{out}} {GRAPHS}", tolerance=TRAINED),
     Case("train-graph-no-label", "train graph {molecules} --out {out} --label logP"),
     Case("evaluate-graph", "evaluate graph {graphs}/final {molecules}", tolerance=TRAINED),
@@ -356,6 +358,8 @@ CASES = [
     Case("eval-image", "evaluate image {seer}/final {pictures}", tolerance=TRAINED),
     Case("eval-pixels", "evaluate pixels {drawer}/final {pictures}", tolerance=TRAINED),
     Case("eval-pixels-classifier", "evaluate pixels {seer}/final {pictures}"),
+    Case("eval-sound", "evaluate sound {hearer}/final tones-test", tolerance=TRAINED),
+    Case("eval-sound-text-model", "evaluate sound {gpt2} tones-test"),
     Case("eval-image-text-model", "evaluate image {gpt2} {pictures}"),
     Case("eval-classify", "evaluate classify {classifier}/final {reviews}", tolerance=TRAINED),
     Case("eval-classify-columns", "evaluate classify {classifier}/final {table}"),

@@ -48,6 +48,7 @@ ADAPT = "--steps 6 --save-every 3 --log-every 1 --length 16 --batch-tokens 64 --
 TUNE = "--steps 4 --lr 0.01 --dropout 0 --rows 8 --device cpu"
 SEE = "--steps 4 --size 16 --patch 8 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
 DRAW = "--steps 4 --size 6 --codes 6 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
+HEAR = "--steps 4 --seconds 0.4 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
 GRAPHS = f"{TUNE} --dim 16 --depth 1 --heads 2 --save-every 2"
 TOKENIZERS = {
     "gpt2": "--size 320 --specials pad,eos",
@@ -69,6 +70,7 @@ TRAINED = {
     "tagger": f"tune tag {{treebank}} --model {{bert}} {TUNE}",
     "seer": f"train image {{pictures}} --optimizer adamw {SEE}",
     "drawer": f"train pixels {{pictures}} --optimizer adamw {DRAW}",
+    "hearer": f"train sound tones --optimizer adamw {HEAR}",
     "grader": f"tune regress {{grades}} --model {{bert}} {TUNE}",
     "graphs": f"train graph {{molecules}} {GRAPHS}",
 }

@@ -63,6 +63,7 @@ OTHERS = {  # where a command needs another one
     "evaluate image": {"run": "seer", "test.npz": "pictures"},
     "evaluate pixels": {"run": "drawer", "test.npz": "pictures"},
     "draw": {"run": "drawer"},
+    "evaluate sound": {"run": "hearer"},
     "evaluate tag": {"run": "tagger"},
     "evaluate regress": {"run": "grader", "test.tsv": "grades"},
     "transcribe": {"folder": "whisper", "talk.flac": "sound"},

@@ -78,6 +78,14 @@ def test_one_product_for_queries_keys_and_values_has_the_bits_of_three() -> None
         assert torch.equal(attention(x, View()), attention(x, View(), source=x))
 
 
+def test_models_that_hear_keep_the_maps_behind_their_peaks() -> None:
+    kit = small_kit("whisper")
+    set_precision(kit.model, "int8")
+    packed = {name for name, m in kit.model.named_modules() if isinstance(m, PackedLinear)}
+    linear = {name for name, m in kit.model.named_modules() if isinstance(m, nn.Linear)}
+    assert linear - packed == {name for name in linear if name.endswith("mlp.down")} != set()
+
+
 def test_a_map_that_does_more_is_left_alone() -> None:
     class Doubled(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:

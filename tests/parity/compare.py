@@ -212,6 +212,11 @@ def inputs_of(ours: Kit, low: int = 2) -> tuple[dict[str, Tensor], tuple[Tensor,
     elif front.kind == "image":
         shape = (2, front.channels, front.height, front.width)
         named = {"pixel_values": torch.randn(shape, generator=generator)}
+        if front.stride:  # a spectrogram, which transformers wants with time first
+            return {"input_values": named["pixel_values"][:, 0].mT}, tuple(named.values())
+    elif front.kind == "wave":
+        wave = torch.randn((2, 1, 400), generator=generator)
+        return {"input_values": wave[:, 0]}, (wave,)
     else:
         shape = (2, front.mels, 2 * front.length)
         named = {"input_features": torch.randn(shape, generator=generator)}

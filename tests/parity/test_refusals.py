@@ -133,6 +133,7 @@ def test_what_is_not_computed_is_refused(pair, tmp_path, no_reading, family, key
     # Refused by the config alone, before the tensors are looked at.
     table = next(table for table in FAMILIES if table.family == family)
     others = {"True": False, "False": True, "1.0": 0.5, "'absolute'": "relative_key"}
+    others |= {"'gelu'": "relu", "None": 4}
     wrong = others[repr(value)]
     edits = {"architectures": [next(iter(table.variants))], key: wrong}
     folder = compare.copy_with(pair, tmp_path, compare.read_tensors(pair.folder), **edits)

@@ -1,8 +1,12 @@
-"""ViT and DeiT against transformers."""
+"""ViT, DeiT and AST against transformers."""
+
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
+import regard
 from regard.errors import DataError
 from regard.model import presets
 from tests.parity import compare
@@ -16,6 +20,8 @@ SIZES = dict(
     image_size=8,
     patch_size=4,
 )
+SOUND = {name: size for name, size in SIZES.items() if name != "image_size"}
+SOUND |= dict(num_mel_bins=12, max_length=21, frequency_stride=3, time_stride=3, num_labels=5)
 CASES = {
     "classes": Case("ViTForImageClassification", SIZES | dict(num_labels=5)),
     "no biases on q, k and v": Case(
@@ -37,6 +43,11 @@ CASES = {
     "wide pictures": Case("ViTForImageClassification", SIZES | dict(image_size=[8, 12])),
     "distillation token": Case("DeiTForImageClassification", SIZES | dict(num_labels=5)),
     "distilled body": Case("DeiTModel", SIZES),
+    "sound": Case("ASTForAudioClassification", SOUND),
+    "sound, no biases, side by side": Case(
+        "ASTForAudioClassification",
+        SOUND | dict(qkv_bias=False, frequency_stride=4, time_stride=4, layer_norm_eps=1e-2),
+    ),
     "body": Case("ViTModel", SIZES),
     "body, relu pooler": Case("ViTModel", SIZES | dict(pooler_act="relu", hidden_act="relu")),
 }
@@ -81,6 +92,15 @@ def test_shards(pair, tmp_path):
 def test_born(tmp_path, side):
     config = presets.vit(12, 2, 3, patch=4, side=side, classes=5)
     compare.check_born(config, "ViTForImageClassification", tmp_path)
+
+
+def test_other_strides_are_refused(open_pair, tmp_path):
+    folder = open_pair(CASES["sound"]).folder
+    compare.edit_json(
+        Path(shutil.copytree(folder, tmp_path / "x")) / "config.json", {"time_stride": 2}
+    )
+    with pytest.raises(DataError, match="strides 3 and 2"):
+        regard.load(tmp_path / "x")
 
 
 def test_a_new_model_of_wide_pictures_is_refused(open_pair, tmp_path):

@@ -39,6 +39,8 @@ train/reproduction
 tune/prediction speech/long_form
 tune/classification
 vision graphs
+speech/sound_files
+speech/sound_classes
 rules serve demonstrations
 mechanism __init__
 cli
