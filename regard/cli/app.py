@@ -24,7 +24,7 @@ from regard.files import check_places
 from regard.verbs import FILES, FLAT, Alias, Flag, Words, check_arguments, marks, note_call
 
 EVERYWHERE = Group("Everywhere", sort_key=9)
-EXIT_CODES = "0 ok, 1 run failed, 2 usage, 3 input data, 4 resources, 130 interrupted"
+EXIT_CODES = "0 ok, 1 failed, 2 usage, 3 data, 4 resources, 130 interrupted"
 
 
 def flag(name: str, kind: Any, default: Any, text: str, alias: str = "") -> inspect.Parameter:

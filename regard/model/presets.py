@@ -45,7 +45,8 @@ def llama(
 ) -> ModelConfig:
     """Decoder with rotary positions, RMS norm and a gated MLP (Touvron 2023)."""
     shape: dict[str, Any] = dict(norm="rms", act="silu", gated=True, bias=())
-    block = BlockConfig(dim, heads, hidden, kv_heads, dim // heads, causal=True, **shape)
+    width = None if dim % heads else dim // heads  # the block says what divides
+    block = BlockConfig(dim, heads, hidden, kv_heads, width, causal=True, **shape)
     stack = StackConfig(block, depth, "rotary", *rotary)
     front = TextConfig(dim, vocab, length=length)
     return ModelConfig(front, HeadConfig(vocab, tied=True), decoder=stack)

@@ -192,8 +192,8 @@ class Trainer:
 
     def on_device(self, examples: Examples) -> tuple[Batch, Tensor, dict[str, Any]]:
         """Batch, labels and `extra=` where the model is; a wrong label stops here, on the host."""
-        size, labels = self.model.config.head.size, examples.labels
-        if size is not None and not labels.is_floating_point():
+        labels = examples.labels
+        if not labels.is_floating_point() and (size := self.model.config.head.size) is not None:
             check_labels(labels, size)
         batch = Batch(**examples.parts()).to(self.device)
         extra = {n: x.to(self.device, non_blocking=True) for n, x in examples.extra.items()}

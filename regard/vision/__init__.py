@@ -17,7 +17,7 @@ def draw(
     top_k: Count | None = None,
     precision: Precision = "auto",
 ) -> Drawing:
-    """Draw pictures by a model of their tokens: new ones, or the rest of given ones.
+    """Draw new pictures, or the rest of given ones, token by token.
 
     Args:
         model: the folder `final` of `regard train pixels`, or ImageGPT with its preprocessor.

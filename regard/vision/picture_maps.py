@@ -22,10 +22,9 @@ from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.loading import open_kit, wrong_network
 from regard.look.attention_maps import map_attention
-from regard.look.attribution import find_class, integrate
+from regard.look.attribution import find_class, integrate, mix_residual, rollout
 from regard.look.probing import choose_taps, make_task, probe_vectors
 from regard.look.results import AttentionMaps, LabelProbe, Method, MethodScores, Overlay
-from regard.look.rollout import mix_residual, rollout
 from regard.model.batch import Batch
 from regard.verbs import ModelLike, group_texts
 from regard.vision.picture_classes import IMAGE_RUN, PictureKind

@@ -19,7 +19,7 @@ import regard
 from regard.interop import weights
 from regard.interop.families import bind, recognise
 from regard.interop.folder import INDEX, SINGLE
-from regard.interop.table import Binding, TensorRow
+from regard.interop.table import Binding, TensorRow, braces
 from regard.interop.weights import export_tensors
 from regard.kit import Kit
 from regard.model.config import ModelConfig
@@ -237,19 +237,23 @@ def gap(ours: Kit, theirs: Any, low: int = 2) -> float:
 
 def swap_norms(binding: Binding) -> Binding:
     """The same table with the norms before attention and before the MLP taken for each other."""
-    by_name = {row.ours: row for row in binding.table.rows}
-
-    def wrong(row: TensorRow) -> TensorRow:
-        parts = {".attn.norm": ".mlp.norm", ".mlp.norm": ".attn.norm"}
+    rows, theirs = list[TensorRow](), dict[str, str]()
+    for row in binding.table.rows:
+        both = [braces(name.replace("{i}", "#")) for name in (row.ours, row.theirs)]
+        apart = len(both[0]) == len(both[1])  # a row that lists names on both sides is one of each
+        for one, other in zip(*both, strict=True) if apart else [(row.ours, row.theirs)]:
+            names = (one.replace("#", "{i}"), other.replace("#", "{i}"))
+            theirs.update([names])
+            rows.append(TensorRow(*names, *row.ops, when=row.when))
+    parts, swapped = {".attn.norm": ".mlp.norm", ".mlp.norm": ".attn.norm"}, 0
+    for n, row in enumerate(rows):
         for one, other in parts.items():
             if row.ours.endswith(one):
-                partner = by_name[row.ours.removesuffix(one) + other]
-                return TensorRow(row.ours, partner.theirs, *row.ops, when=row.when)
-        return row
-
-    rows = tuple(wrong(row) for row in binding.table.rows)
-    assert sum(a.theirs != b.theirs for a, b in zip(rows, binding.table.rows, strict=True)) >= 2
-    return replace(binding, table=replace(binding.table, rows=rows))
+                partner = theirs[row.ours.removesuffix(one) + other]
+                rows[n] = TensorRow(row.ours, partner, *row.ops, when=row.when)
+                swapped += 1
+    assert swapped >= 2
+    return replace(binding, table=replace(binding.table, rows=tuple(rows)))
 
 
 def check_control(pair: Pair, monkeypatch: Any) -> None:
