@@ -99,5 +99,9 @@ def divergence(log_ratio: Tensor, kind: Literal["k1", "k2", "k3"] = "k3") -> Ten
 
 
 def adapt_beta(beta: float, divergence: float, target: float) -> float:
-    """β moved towards the wanted divergence: β (1 + 0.1 clip(KL / target − 1, ±0.2)) (Ziegler)."""
-    return beta * (1 + 0.1 * min(max(divergence / target - 1, -0.2), 0.2))
+    """β moved towards the wanted divergence: β (1 + clip(KL / target − 1, ±0.2)).
+
+    Ten times as fast as Ziegler's (2019): a rollout here is worth many of his batches, and at two
+    hundredths each the divergence is past its target long before β has followed.
+    """
+    return beta * (1 + min(max(divergence / target - 1, -0.2), 0.2))
