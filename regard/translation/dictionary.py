@@ -77,10 +77,15 @@ class SortedLines:
 
 
 class Dictionary:
-    """Headwords, their translations, and the lemmas of inflected forms."""
+    """Headwords, their translations, and the lemmas of inflected forms.
 
-    def __init__(self, entries: bytes, forms: bytes) -> None:
-        self.entries, self.forms = SortedLines(entries), SortedLines(forms)
+    With counts of words, how often training saw them, only rare words and idioms of rare words.
+    """
+
+    def __init__(
+        self, entries: bytes, forms: bytes, counts: Mapping[str, int] | None = None
+    ) -> None:
+        self.entries, self.forms, self.counts = SortedLines(entries), SortedLines(forms), counts
         self.lemmas = lru_cache(1 << 16)(self._lemmas)
         self.headwords = lru_cache(1 << 16)(self._headwords)
 
@@ -91,11 +96,17 @@ class Dictionary:
 
     def _headwords(self, word: str) -> list[tuple[list[str], list[str]]]:
         """(Words, translations) of each headword whose rarest word is this one."""
-        return [
+        known = [
             (headword.split(" "), translations.split(" | "))
             for lemma in self.lemmas(word)
             for _, headword, translations in self.entries.starting(f"{lemma}\t")
         ]
+        return [both for both in known if self.rare(both[0] if len(both[0]) > 1 else [word])]
+
+    def rare(self, said: Sequence[str]) -> bool:
+        """Whether a word as it stands, or an idiom by its words, was seen seldom."""
+        counts, most = self.counts, SELDOM if len(said) == 1 else SELDOM_IDIOM
+        return counts is None or min(counts.get(word, 0) for word in said) < most
 
     def find(self, words: Sequence[str]) -> list[Entry]:
         """Headwords that stand in a sentence, idioms first; no word is in two of them."""
@@ -141,19 +152,18 @@ class Dictionary:
         return at
 
 
-def read_dictionary(files: Mapping[str, bytes]) -> Dictionary | None:
-    """The dictionary of a model's folder; None where there is none."""
+def read_dictionary(files: Mapping[str, bytes], counts: Mapping[str, int]) -> Dictionary | None:
+    """The dictionary of a model's folder, for rare words; None where there is none."""
     if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
         return None
-    return Dictionary(*(unpack(files[name], name).encode() for name in (ENTRIES_FILE, FORMS_FILE)))
+    entries, forms = (unpack(files[name], name).encode() for name in (ENTRIES_FILE, FORMS_FILE))
+    return Dictionary(entries, forms, counts)
 
 
 class Hinter(NamedTuple):
     """Writes hints into sentences for a model that was trained to read them."""
 
     dictionary: Dictionary
-    counts: Mapping[str, int]
-    """How often training saw each word."""
     others: Others
     """What a word became in examples."""
     rules: Mapping[str, Any]
@@ -163,18 +173,15 @@ class Hinter(NamedTuple):
         """Entries of rare words, and of idioms, with what they became elsewhere."""
         listed, entries = words(text), list[Entry]()
         for entry in self.dictionary.find(listed):
-            alone = entry.first == entry.last
-            said = [listed[entry.first]] if alone else words(entry.headword)
-            seen = min(self.counts.get(key(word), 0) for word in said)
-            if seen < (SELDOM if alone else SELDOM_IDIOM):
-                others = self.others(said[0])[:1] if alone else []
-                news = tuple(one for one in others if not holds(one, entry))  # no mere inflection
-                entry = entry._replace(elsewhere=news)
+            if entry.first == entry.last:
+                said = listed[entry.first]
+                news = (one for one in self.others(said)[:1] if not holds(one, entry))
+                entry = entry._replace(elsewhere=tuple(news))  # no mere inflection
                 source, target = (self.rules.get(side, {}) for side in ("source", "target"))
-                if alone and entry.headword != said[0] == pluralise(entry.headword, source):
+                if entry.headword != said == pluralise(entry.headword, source):
                     several = [pluralise(one, target) for one in entry.translations]
                     entry = entry._replace(translations=several)
-                entries.append(entry)
+            entries.append(entry)
         return entries
 
 

@@ -102,9 +102,9 @@ class Translator:
     @cached_property
     def hinter(self) -> Hinter | None:
         """What the folder's dictionary and the memory say of rare words."""
-        dictionary, memory = read_dictionary(self.kit.files), self.memory
+        dictionary = read_dictionary(self.kit.files, self.memory.counts or {})
         rules = parse(self.kit.files, RULES_FILE)
-        return Hinter(dictionary, memory.counts or {}, memory.hints, rules) if dictionary else None
+        return Hinter(dictionary, self.memory.hints, rules) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
@@ -131,7 +131,9 @@ class Translator:
         self, texts: Sequence[str], cut: Sequence[Sequence[Segment]], tell: Tell | None = None
     ) -> list[list[Part]]:
         """The segments of each text with their translations; those without tokens as they stand."""
-        cut = [[*map(self.hint, segments)] for segments in cut]
+        flat = [segment for segments in cut for segment in segments]
+        hinted = map(self.hint, flat) if self.pool is None else self.pool.hint(flat)
+        cut = [[next(hinted) for _ in segments] for segments in cut]
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
         plain = replace(self.config, alternatives=1)
         answered = iter(self.run([Job([row], plain) for row in rows], tell))

@@ -20,10 +20,11 @@ import torch
 
 from regard.errors import ResourceError
 from regard.heap import give_back_memory
-from regard.translation.document import TargetText
+from regard.translation.document import Segment, TargetText
 from regard.translation.translator import Job, SentenceSearch, Translator
 
 LEAST = 32  # lines that are worth more than one process
+SEGMENTS = 16  # that a worker gets hints for at once
 MANY = 6000  # beams × source tokens after which a worker gives free memory back
 
 
@@ -40,6 +41,8 @@ class WorkerPool:
 
     run: Callable[[list[Job]], Iterator[list[list[TargetText]]]]
     """What becomes of each job, in order."""
+    hint: Callable[[list[Segment]], Iterator[Segment]]
+    """Segments with hints for their rare words, in order."""
     count: int
 
 
@@ -49,6 +52,8 @@ def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
     kit = translator.kit
     packing = SentenceSearch(kit, translator.config)
     packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
+    if translator.hinter is not None:
+        translator.hinter.others("")  # opens the memory, which all will share
     sys.stdout.flush()  # a process would write again what was not written yet
     sys.stderr.flush()
     gc.collect()
@@ -59,7 +64,8 @@ def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
     try:
         for ready in [executor.submit(int) for _ in range(count)]:
             ready.result()  # all are there before a tokenizer starts its threads
-        translator.pool = WorkerPool(partial(executor.map, work), count)
+        hinting = partial(executor.map, hint, chunksize=SEGMENTS)
+        translator.pool = WorkerPool(partial(executor.map, work), hinting, count)
         yield translator.pool
     except BaseException as error:  # Ctrl-C too: end the processes at once
         for process in multiprocessing.active_children():
@@ -79,6 +85,11 @@ class Worker:
     """As it was at the fork."""
     tokens = 0
     """Beams × source tokens since free memory was given back."""
+
+
+def hint(segment: Segment) -> Segment:
+    """A segment with hints, in a worker."""
+    return Worker.translator.hint(segment)
 
 
 def work(job: Job) -> list[list[TargetText]]:

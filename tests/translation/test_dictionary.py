@@ -61,8 +61,8 @@ FILES = {
 }
 
 
-def dictionary() -> Dictionary:
-    opened = read_dictionary(FILES)
+def dictionary(**counts: int) -> Dictionary:
+    opened = read_dictionary(FILES, counts)
     assert opened is not None
     return opened
 
@@ -96,7 +96,7 @@ def test_headwords_of_a_sentence(text: str, entries: list[Entry]) -> None:
 
 
 def test_hints_stand_after_rare_words_alone() -> None:
-    hinter = Hinter(dictionary(), {"lapin": 1000}, lambda word: ["hit by a pie"], {})
+    hinter = Hinter(dictionary(lapin=1000), lambda word: ["hit by a pie"], {})
     text = "Le lapin a entarté l'œil."
     entries = hinter.find(text)
     assert [entry.headword for entry in entries] == ["entarter", "œil"]
@@ -108,7 +108,7 @@ def test_hints_stand_after_rare_words_alone() -> None:
 
 def test_a_plural_has_plural_hints() -> None:
     rules = json.loads((HOME / "fr-en" / RULES_FILE).read_bytes())
-    hinter = Hinter(dictionary(), {}, lambda word: [], rules)
+    hinter = Hinter(dictionary(), lambda word: [], rules)
     (entry,) = hinter.find("Des lapins")
     assert entry.translations == ["rabbits", "bunnies"]
     (entry,) = hinter.find("Un lapin")
@@ -141,7 +141,7 @@ def test_tokens_of_a_hint_stand_at_the_end_of_its_word() -> None:
 @pytest.mark.parametrize("data", [b"no xz", lzma.compress(b"a\tb\tc"), lzma.compress(b"a\n")[:-9]])
 def test_broken_files(data: bytes) -> None:
     with pytest.raises(DataError, match=r"dictionary\.tsv\.xz"):
-        read_dictionary(FILES | {ENTRIES_FILE: data})
+        read_dictionary(FILES | {ENTRIES_FILE: data}, {})
 
 
 def test_a_translation_holds_an_entry_in_any_inflection() -> None:
