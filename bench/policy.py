@@ -84,6 +84,7 @@ def main() -> None:
         "--beta", type=float, default=0.35, help="price of a nat; of ppo in rewards"
     )
     parser.add_argument("--kl", type=float, help="nats to hold to, by moving beta")
+    parser.add_argument("--ema", type=float, default=0.0, help="of the policy's weights")
     parser.add_argument("--method", default="grpo", choices=["grpo", "ppo"])
     parser.add_argument("--judge", help="the folder of a classifier")
     parser.add_argument("--seed", type=int, default=1)
@@ -135,6 +136,7 @@ def main() -> None:
                 config=regard.TrainConfig(
                     **({"minutes": args.learn} if args.learn else {"steps": args.steps}),
                     lr=args.lr,
+                    ema=args.ema,
                     warm_up=10,
                     eval_every=0,
                     save_every=10**6,

@@ -24,6 +24,7 @@ from regard.errors import UsageError
 from regard.files import write_whole
 from regard.interop.families import bind
 from regard.kit import Kit
+from regard.loading import load_kit
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig
 from regard.model.model import Head, Model
@@ -210,7 +211,8 @@ class PPO(SFT):
         return model
 
     def conclude(self, plan: RunPlan, data: RunData, kit: Kit, run: Run) -> Run:
-        """Best-of-n beside the policy, on held-out prompts."""
+        """Best-of-n beside the policy as it is saved, on held-out prompts."""
+        data.held.kit = load_kit(run.path, device=plan.device, precision=None)
         return PolicyRun(**vars(run), **data.held.measure_frontier())
 
 
