@@ -134,7 +134,14 @@ class PixelKind(PictureKind):
         """A window is a picture."""
         super().decide(settings)
         own: Any = make_config(settings, PixelConfig)
-        if own.flip and own.tokens_of == "patches":
+        patches = own.tokens_of == "patches"
+        if init := settings.values["init"]:
+            _, sizes, coding = self.open(init)
+            patches = coding.book.patch > 1
+            if own.size != sizes[1]:
+                expected = f"{sizes[1]}, which {init} draws"
+                raise UsageError("choosing a size", f"size = {own.size} with init", expected)
+        if own.flip and patches:
             expected = "pixels: a patch's code says nothing of its mirror image"
             raise UsageError("mirroring pictures", "flip with patches", expected)
         length = self.build(own, settings.values["init"], 2)[0].front.length

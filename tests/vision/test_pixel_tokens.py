@@ -140,16 +140,25 @@ def test_a_resumed_run_ends_with_the_same_bits(run, tmp_path):
     assert stores[0] == stores[1]
 
 
-def test_it_begins_with_another_model(run, tmp_path):
-    plain = dict(dim=128, depth=4, heads=4, codes=512, size=6)
+def begin_with(run, init, out, **shape):
     with regard.settings(device="cpu", quiet=True):
         regard.train.pixels(
             run[0] / "halves.npz",
-            out=tmp_path / "run",
+            out=out,
             config=regard.TrainConfig(steps=1, eval_every=1),
-            shape=PixelConfig(**plain),
-            data=regard.DataConfig(init=str(run[0] / "run/final")),
+            shape=PixelConfig(**shape),
+            data=regard.DataConfig(init=str(init)),
         )
+
+
+def test_it_begins_with_another_model(run, tmp_path, monkeypatch):
+    begin_with(run, run[0] / "run/final", tmp_path / "run")
+    with pytest.raises(UsageError, match="size = 12 with init"):
+        begin_with(run, run[0] / "run/final", tmp_path / "other", size=12)
+    monkeypatch.setattr("regard.vision.codebook.PICTURES", 8)
+    train(run[0] / "halves.npz", tmp_path / "vq", 1, tokens_of="patches", patch=2, code_steps=1)
+    with pytest.raises(UsageError, match="flip with patches"):
+        begin_with(run, tmp_path / "vq/final", tmp_path / "other", flip=True)
     before, after = (PIXEL_RUN.open(p)[2] for p in (run[0] / "run/final", tmp_path / "run/final"))
     assert torch.equal(before.book.book.codes, after.book.book.codes)
 
