@@ -292,7 +292,8 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
     if name == "classify" and asked["init"] is not None:
         from regard.vision.picture_classes import IMAGE_RUN, head_of_pictures
 
-        if (shape := head_of_pictures(str(asked["init"]), own[0])) is not None:
+        shape = head_of_pictures(str(asked["init"]), own[0], said.get("lora"))
+        if shape is not None:
             configs = said.pop("config", TRAINING), shape, data
             return train_files(IMAGE_RUN, files, configs=configs, **said)
     configs = said.pop("config", TRAINING), *(own or [kind.config()]), data
@@ -325,7 +326,7 @@ def predict(
     from regard.tune.prediction import predict_file
 
     kit = open_kit(model, precision, text=False)
-    if b"feature_extractor_type" in kit.files.get("preprocessor_config.json", b""):
+    if b'"sampling_rate"' in kit.files.get("preprocessor_config.json", b""):
         from regard.speech.sound_classes import SOUND_RUN
 
         return (said for *_, said in SOUND_RUN.predict(kit, [str(path)]))
