@@ -233,11 +233,14 @@ def explain(
         $ regard look explain folder "Paris is the <mask> of France" --method shap --against city
         $ regard look explain fr-en "Le chat dort." --target "The cat" --compare
     """
+    from regard.errors import UsageError
     from regard.look.attribution import explain_text
     from regard.vision.picture_maps import explain_picture, open_reader
 
     kit, kind = open_reader(model, None)  # plain maps: packed ones have no gradient
     if kind is not None:
+        if compare:
+            raise UsageError("explaining a picture", "compare", "one method")
         return explain_picture(kit, kind, text, target, against, method, steps)
     how = method, compare, steps, samples, baseline, metric
     return explain_text(kit, text, target, against, *how)
@@ -465,4 +468,4 @@ def as_kit(model: ModelLike | Model) -> Kit:
     from regard.loading import open_kit
     from regard.model.model import Model
 
-    return Kit(model) if isinstance(model, Model) else open_kit(model, None)
+    return Kit(model) if isinstance(model, Model) else open_kit(model, None, text=False)
