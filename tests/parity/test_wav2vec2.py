@@ -54,6 +54,13 @@ def test_save(pair, tmp_path):
     compare.check_save(pair, tmp_path)
 
 
+def test_strict_frames_are_those_of_each_clip_alone(pair):
+    x = torch.randn(3, 1, 400, generator=torch.Generator().manual_seed(0))
+    strict = pair.ours.logits(x, strict=True)
+    assert torch.equal(strict, torch.cat([pair.ours.logits(row[None], strict=True) for row in x]))
+    assert torch.allclose(strict, pair.ours.logits(x), atol=1e-5)
+
+
 def test_names_of_normalised_weights_before_torch_2_1(open_pair):
     """As most folders on the Hub have them."""
     pair = open_pair(CASES["wav2vec2"])
