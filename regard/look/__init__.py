@@ -233,15 +233,13 @@ def explain(
         $ regard look explain folder "Paris is the <mask> of France" --method shap --against city
         $ regard look explain fr-en "Le chat dort." --target "The cat" --compare
     """
-    from regard.errors import UsageError
     from regard.look.attribution import explain_text
     from regard.vision.picture_maps import explain_picture, open_reader
 
     kit, kind = open_reader(model, None)  # plain maps: packed ones have no gradient
     if kind is not None:
-        if compare:
-            raise UsageError("explaining a picture", "compare", "one method")
-        return explain_picture(kit, kind, text, target, against, method, steps)
+        which = "compare" if compare else method
+        return explain_picture(kit, kind, text, target, against, which, steps)
     how = method, compare, steps, samples, baseline, metric
     return explain_text(kit, text, target, against, *how)
 

@@ -139,8 +139,8 @@ class PixelKind(PictureKind):
             _, sizes, coding = self.open(init)
             patches = coding.book.patch > 1
             if own.size != sizes[1]:
-                expected = f"{sizes[1]}, which {init} draws"
-                raise UsageError("choosing a size", f"size = {own.size} with init", expected)
+                problem = f"size = {own.size} with init"
+                raise UsageError("choosing a size", problem, f"{sizes[1]}, which it draws")
         if own.flip and patches:
             expected = "pixels: a patch's code says nothing of its mirror image"
             raise UsageError("mirroring pictures", "flip with patches", expected)
