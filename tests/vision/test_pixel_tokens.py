@@ -170,6 +170,12 @@ def test_what_cannot_be_is_refused(run, folder, tmp_path):
         train(folder, tmp_path / "run", tokens_of="patches", patch=2, flip=True)
     with pytest.raises(UsageError, match="regard train pixels"):
         PIXEL_RUN.open(Kit(Model.fresh(PIXEL_RUN.build(PixelConfig(**SMALL), None, 2)[0])))
+    kit = regard.load(run[0] / "run/final")
+    place, whole = "preprocessor_config.json", json.loads(kit.files["preprocessor_config.json"])
+    for wrong in ({"clusters": [[1, 2], [3]]}, {"order": [0] * 36}):
+        kit.files[place] = json.dumps(whole | wrong).encode()
+        with pytest.raises(DataError, match="reading codes"):
+            PIXEL_RUN.open(kit)
     picture((90, 9, 9)).save(tmp_path / "one.png")
     (tmp_path / "one.png").write_bytes(b"no picture")
     with pytest.raises(DataError, match="no pictures"):
