@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from regard.data.text_files import read_lines
-from regard.history.analogies import OWN, agree, read_questions, read_similarity, solve, total
+from regard.history.analogies import OWN, agree, read_questions, read_similarity, solve
 from regard.history.config import Word2VecConfig
 from regard.history.word2vec import WordCorpus, read_corpus, train_word2vec
 from regard.history.word_vectors import WordVectors
@@ -115,8 +115,11 @@ def main() -> None:
     pairs = read_similarity(args.pairs) if args.pairs else None
 
     def measure(vectors: WordVectors) -> dict[str, float]:
-        found = {name: total(solve(vectors, rows)).accuracy for name, rows in sets.items()}
-        return found | ({"similarity": agree(vectors, pairs).spearman} if pairs else {})
+        found = dict[str, float]()
+        for name, rows in sets.items():
+            right, asked, _ = map(sum, zip(*solve(vectors, rows).values(), strict=True))
+            found[name] = right / max(asked, 1)
+        return found | ({"similarity": agree(vectors, pairs)[0]} if pairs else {})
 
     print(f"{len(corpus.ids):,} words, {len(corpus.words):,} different; {shape}")
     once = replace(shape, epochs=1)

@@ -120,11 +120,6 @@ def verb(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def takes(pattern: Callable[P, R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
-    """Give a function the arguments of another one; its own docstring says what they are to it."""
-    return extends(pattern)
-
-
 def extends(
     pattern: Callable[..., Any], *without: str
 ) -> Callable[[Callable[P, R]], Callable[..., R]]:

@@ -23,7 +23,7 @@ from regard.verbs import (
     ModelLike,
     Natural,
     Precision,
-    takes,
+    extends,
     verb,
 )
 
@@ -200,7 +200,7 @@ def classify(
 
 
 @verb
-@takes(classify)
+@extends(classify)
 def tag(*args: Any, **named: Any) -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the tags of words.
 

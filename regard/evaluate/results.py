@@ -177,6 +177,7 @@ class MinimalPairs(Accuracy, Result):
 
     phenomena: dict[str, Accuracy]
     paradigms: dict[str, Accuracy]
+    __str__ = Result.__str__
 
 
 class FewShotScore(Row):
@@ -219,6 +220,7 @@ class AnalogyScores(SectionScore, Result):
     """Analogies by {vectors}, the question's words left out of the answers."""
 
     sections: dict[str, SectionScore] = shown()
+    __str__ = Result.__str__
 
 
 class SimilarityScore(Result):

@@ -26,6 +26,8 @@ SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 STORED = "stored"  # the key of config.json that announces such names
 INT8 = "int8"  # its value
 WHOLE, PEAK = ".int8", ".peak"
+PART = ".parametrizations.weight.original"
+NORM = {".weight_g": f"{PART}0", ".weight_v": f"{PART}1"}  # of torch before 2.1 → since then
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -46,6 +48,9 @@ class FolderSource:
         else:
             fault = f"the folder has neither {SINGLE} nor {INDEX}"
             raise DataError(f"opening {path}", fault, "weights in safetensors", "download them too")
+        self._old = {n[:-9] + NORM[n[-9:]]: n for n in self.shapes if n[-9:] in NORM}
+        for new, old in self._old.items():
+            self.shapes[new], self.files[new] = self.shapes.pop(old), self.files.pop(old)
         self._open: dict[Path, Any] = {}
         self._pairs: set[str] = set()
         stored = self.config.get(STORED)
@@ -79,7 +84,7 @@ class FolderSource:
         try:
             if file not in self._open:
                 self._open[file] = safe_open(file, framework="pt")
-            tensor: Tensor = self._open[file].get_tensor(name)
+            tensor: Tensor = self._open[file].get_tensor(self._old.get(name, name))
         except (SafetensorError, OSError, RuntimeError) as error:
             fault = f"tensor {name!r} cannot be read: {error}"
             raise DataError(f"reading {file}", fault, fix="copy or download it again") from error

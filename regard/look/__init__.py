@@ -238,7 +238,8 @@ def explain(
 
     kit, kind = open_reader(model, None)  # plain maps: packed ones have no gradient
     if kind is not None:
-        return explain_picture(kit, kind, text, target, against, method, steps)
+        which = "compare" if compare else method
+        return explain_picture(kit, kind, text, target, against, which, steps)
     how = method, compare, steps, samples, baseline, metric
     return explain_text(kit, text, target, against, *how)
 
@@ -465,4 +466,4 @@ def as_kit(model: ModelLike | Model) -> Kit:
     from regard.loading import open_kit
     from regard.model.model import Model
 
-    return Kit(model) if isinstance(model, Model) else open_kit(model, None)
+    return Kit(model) if isinstance(model, Model) else open_kit(model, None, text=False)

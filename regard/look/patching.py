@@ -93,7 +93,7 @@ def last_columns(batch: Batch) -> Tensor:
 
 def goal_columns(model: Model, batch: Batch, goal: Goal) -> Tensor:
     """The column (B,) whose vector becomes the goal's scores."""
-    if model.head.config.take != "all":
+    if model.head.config.take not in ("all", "last"):
         rows = len(batch.ids)
         return torch.zeros(rows).long() if batch.mask is None else batch.mask.int().argmax(-1)
     return last_columns(batch) if goal.at is None else goal.at

@@ -20,6 +20,7 @@ from regard.model.batch import Batch
 from regard.model.model import Memory, Model
 
 TILE = 32
+SIGNALS = ("image", "audio", "wave")  # of which a row is a sequence
 
 
 class Alone(NamedTuple):
@@ -120,7 +121,9 @@ def collect(model: Model, runs: Iterator[tuple[StrictRun, Tensor]], ids: Tensor)
     out: Tensor | None = None
     for part, scores in runs:
         if out is None:
-            shape = (len(ids), ids.shape[1]) if scores.dim() == 3 else (len(ids),)
+            signal = model.decoder is None and model.config.front.kind in SIGNALS
+            width = scores.shape[1] if signal else ids.shape[1]
+            shape = (len(ids), width) if scores.dim() == 3 else (len(ids),)
             out = scores.new_zeros((*shape, scores.shape[-1]))
         if scores.dim() == 3:
             out[part.row, part.columns] = scores[0, part.places]
@@ -142,7 +145,7 @@ def encode_runs(
     paths: Tensor | None = None,
 ) -> Iterator[tuple[StrictRun, Memory]]:
     """Run the encoder over each sequence alone, at its own length."""
-    if model.config.front.kind in ("image", "audio", "wave"):  # a row is a sequence
+    if model.config.front.kind in SIGNALS:
         for row in range(len(inputs)):
             memory = model.encode(inputs[row : row + 1])
             every = torch.arange(memory.x.shape[1])

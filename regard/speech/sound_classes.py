@@ -31,7 +31,7 @@ from regard.loading import load_kit, wrong_network
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import AudioConfig, HeadConfig, ImageConfig
 from regard.model.presets import vit, whisper
-from regard.speech.ctc import Letters, collapse, ctc_loss, edit_distance, prefix_beam
+from regard.speech.ctc import BLANK, Letters, collapse, ctc_loss, edit_distance, prefix_beam
 from regard.speech.sound_files import Hearing, clip_seconds, find_clips, read_clips
 from regard.train.config import SoundConfig
 from regard.train.data import RunData, RunPlan
@@ -185,6 +185,7 @@ class SoundKind(PictureKind):
     @torch.no_grad()
     def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
         """Of transcripts: (log-probabilities (T, V), what is said, what is written) of each."""
+        blank, size = kit.config.get("pad_token_id") or BLANK, kit.model.config.head.size or 0
         if kit.model.config.head.take != "all":
             yield from super().predict(kit, files)
             return
@@ -192,18 +193,21 @@ class SoundKind(PictureKind):
         if kit.path is not None and (kit.path / VOCAB).is_file():
             words: dict[str, int] = read_json(kit.path / VOCAB, "the letters of a model")
             names = [" " if word == "|" else word for word in sorted(words, key=words.__getitem__)]
+            names += [BLANK_NAME] * (size - len(names))
         else:
             names = read_task(kit, f"reading {', '.join(files)}").names
+        order = [blank, *(n for n in range(size) if n != blank)]  # theirs may come last
+        names = [names[n] for n in order]
         for name, label, stored in self.read(files, hearing, note):
             x, _ = prepare(torch.from_numpy(stored)[None].to(kit.device))
-            logs = kit.run_batch(Batch(x.to(kit.dtype)))[0].float().log_softmax(-1).cpu()
+            logs = kit.run_batch(Batch(x.to(kit.dtype)))[0, :, order].float().log_softmax(-1).cpu()
             yield logs, label, Prediction(name, self.write(logs, names))
 
     def write(self, logs: Tensor, names: Sequence[str]) -> str:
         """The text of log-probabilities (T, V)."""
 
         def spell(ids: Letters) -> str:
-            return "".join("" if names[n][:1] == "<" else names[n] for n in ids)
+            return "".join(names[n] for n in ids if len(names[n]) == 1 or names[n][:1] not in "<[")
 
         @cache
         def weigh(ids: Letters) -> float:
@@ -233,7 +237,7 @@ class SoundKind(PictureKind):
 
 def frames_of(own: Any) -> int:
     """Frames of 10 ms that are read of a clip, an even number."""
-    return int(2 * round(50 * own.seconds))
+    return int(2 * max(1, round(50 * own.seconds)))
 
 
 SOUND_RUN = SoundKind()

@@ -48,13 +48,14 @@ def find_clips(paths: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
         s if s.exists() and not Path(path).exists() else Path(path) for path, s in shipped.items()
     ]
     files, listed = [(root, file) for root in roots for file in find_files(root)], dict[str, str]()
+    lists = False
     for _, table in files:
         for row in read_table(table) if kind_of(table) in TABLES else ():
             columns = [
                 next((c for c in some if c in row.cells), some[0]) for some in (FILE, ANSWER)
             ]
             check_columns(table, columns, row.cells, row.line)
-            name, label = (str(row.cells[column]) for column in columns)
+            lists, (name, label) = True, (str(row.cells[column]) for column in columns)
             if (table.parent / name).is_file():
                 yield name, label, table.parent / name
             else:
@@ -70,7 +71,7 @@ def find_clips(paths: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
             own = Path(name.rpartition(": ")[2])
             begin, mark, _ = own.stem.partition("_")
             usual = folder or (begin if mark else own.resolve().parent.name)
-            if not listed:
+            if not lists:
                 yield name, usual, source
             elif (key := next((k for k in (str(own), own.name) if k in listed), None)) is not None:
                 yield name, listed[key], source

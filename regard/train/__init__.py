@@ -18,7 +18,7 @@ from regard.train.config import (
     TrainConfig,
 )
 from regard.train.results import LearntMemory, LearntShortlist, Replay, ResumeCheck, Trained
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, takes, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, verb
 
 Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
@@ -75,7 +75,7 @@ def lm(
 
 
 @verb
-@takes(lm)
+@extends(lm)
 def mlm(*args: Any, **named: Any) -> Trained:
     """Train an encoder to predict masked tokens (BERT).
 
@@ -101,7 +101,7 @@ def mlm(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-@takes(lm)
+@extends(lm)
 def seq2seq(*args: Any, **named: Any) -> Trained:
     """Train an encoder-decoder to say the other side of sentence pairs.
 
@@ -131,7 +131,7 @@ def seq2seq(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-@takes(lm)
+@extends(lm)
 def rnn(*args: Any, **named: Any) -> Trained:
     """Train a recurrent language model (Elman 1990).
 
@@ -157,7 +157,7 @@ def rnn(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-@takes(lm)
+@extends(lm)
 def lstm(*args: Any, **named: Any) -> Trained:
     """Train a language model of LSTM cells (Hochreiter and Schmidhuber 1997).
 
@@ -183,7 +183,7 @@ def lstm(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-@takes(lm)
+@extends(lm)
 def gru(*args: Any, **named: Any) -> Trained:
     """Train a language model of gated recurrent units (Cho et al. 2014).
 
@@ -209,7 +209,7 @@ def gru(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-@takes(lm)
+@extends(lm)
 def mlp(*args: Any, **named: Any) -> Trained:
     """Train a language model that is an MLP of the last words (Bengio et al. 2003).
 

@@ -11,7 +11,7 @@ from regard.train.config import BelowOne, DataConfig, LoRA
 from regard.train.results import Trained
 from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
 from regard.tune.results import Merged, Prediction
-from regard.verbs import FLAT, File, Files, ModelLike, Precision, extends, takes, verb
+from regard.verbs import FLAT, File, Files, ModelLike, Precision, extends, verb
 
 HEAD, PREFERENCE, POLICY = HeadTuning(), PreferenceConfig(), PolicyConfig()
 
@@ -63,7 +63,7 @@ def classify(
 
 
 @verb
-@takes(classify)
+@extends(classify)
 def tag(*args: Any, **named: Any) -> Trained:
     """Teach a model the tags of words: parts of speech, names.
 
@@ -93,7 +93,7 @@ def tag(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-@takes(classify)
+@extends(classify)
 def regress(*args: Any, **named: Any) -> Trained:
     """Teach a model a number of each text: a grade, a similarity, a price.
 
@@ -154,7 +154,7 @@ def sft(*args: Any, **named: Any) -> Trained:
 
 
 @verb
-@takes(sft)
+@extends(sft)
 def reward(*args: Any, **named: Any) -> Trained:
     """Teach a model to score answers, by pairs or rankings (Bradley–Terry).
 
@@ -250,7 +250,7 @@ def ppo(*args: Any, policy: Annotated[PolicyConfig, FLAT] = POLICY, **named: Any
 
 
 @verb
-@takes(ppo)
+@extends(ppo)
 def grpo(*args: Any, **named: Any) -> Trained:
     """Teach a decoder by rewards of its own answers, several to each prompt (GRPO).
 
@@ -292,7 +292,8 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
     if name == "classify" and asked["init"] is not None:
         from regard.vision.picture_classes import IMAGE_RUN, head_of_pictures
 
-        if (shape := head_of_pictures(str(asked["init"]), own[0])) is not None:
+        shape = head_of_pictures(str(asked["init"]), own[0], said.get("lora"))
+        if shape is not None:
             configs = said.pop("config", TRAINING), shape, data
             return train_files(IMAGE_RUN, files, configs=configs, **said)
     configs = said.pop("config", TRAINING), *(own or [kind.config()]), data
@@ -325,7 +326,7 @@ def predict(
     from regard.tune.prediction import predict_file
 
     kit = open_kit(model, precision, text=False)
-    if b"feature_extractor_type" in kit.files.get("preprocessor_config.json", b""):
+    if b'"sampling_rate"' in kit.files.get("preprocessor_config.json", b""):
         from regard.speech.sound_classes import SOUND_RUN
 
         return (said for *_, said in SOUND_RUN.predict(kit, [str(path)]))

@@ -281,13 +281,13 @@ class PictureKind(RunKind):
         return score_answers(task, labels, [chances for chances, *_ in answers])
 
 
-def head_of_pictures(model: str, head: HeadTuning) -> PictureConfig | None:
+def head_of_pictures(model: str, head: HeadTuning, lora: Any = None) -> PictureConfig | None:
     """Settings of `tune classify` as those of pictures; None for a model that reads no pictures."""
     source = find_source(model)
     said: dict[str, Any] = {} if source is None else source.config
     if "image_size" not in said and said.get(OWN, {}).get("front", {}).get("kind") != "image":
         return None
-    if texts := head.given - {"rows", "epochs"}:
+    if texts := {*(head.given - {"rows", "epochs"}), *["lora"] * (lora is not None)}:
         problem, fix = f"{min(texts)} with a model of pictures", "`regard train image --init`"
         raise UsageError("tuning for `classify`", problem, "rows or epochs", fix)
     return PictureConfig(**{name: getattr(head, name) for name in head.given})

@@ -8,7 +8,7 @@ drawn as pictures are.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ def explain_picture(
     path: str,
     target: str | None,
     against: str | None,
-    method: Method,
+    method: Method | Literal["compare"],
     steps: int,
 ) -> PictureAttribution:
     """What patches, or pixels, a class comes from."""

@@ -134,7 +134,14 @@ class PixelKind(PictureKind):
         """A window is a picture."""
         super().decide(settings)
         own: Any = make_config(settings, PixelConfig)
-        if own.flip and own.tokens_of == "patches":
+        patches = own.tokens_of == "patches"
+        if init := settings.values["init"]:
+            _, sizes, coding = self.open(init)
+            patches = coding.book.patch > 1
+            if own.size != sizes[1]:
+                problem = f"size = {own.size} with init"
+                raise UsageError("choosing a size", problem, f"{sizes[1]}, which it draws")
+        if own.flip and patches:
             expected = "pixels: a patch's code says nothing of its mirror image"
             raise UsageError("mirroring pictures", "flip with patches", expected)
         length = self.build(own, settings.values["init"], 2)[0].front.length
@@ -294,15 +301,21 @@ def read_coding(files: dict[str, bytes], length: int, device: str = "cpu") -> Co
     """What the tokens of a model's pictures are, by its side files."""
     said: dict[str, Any] = parse(files, PROCESSOR)
     book: Palette | VQVAE
-    if BOOK in files:
-        held = load(files[BOOK])
-        book = VQVAE(said["channels"], said["patch"], len(held["book.codes"]))
-        book.load_state_dict(held)
-    else:
-        book = Palette(((torch.tensor(said["clusters"], dtype=torch.float64) + 1) * 127.5).float())
+    try:
+        if BOOK in files:
+            held = load(files[BOOK])
+            book = VQVAE(said["channels"], said["patch"], len(held["book.codes"]))
+            book.load_state_dict(held)
+        else:
+            book = Palette(torch.from_numpy((np.array(said["clusters"]) + 1) * 127.5).float())
+        channels = said.get("channels") or book.book.codes.shape[1]
+        order = torch.tensor(said.get("order") or range(length), device=device)
+        if sorted(order.tolist()) != list(range(length)):
+            raise ValueError(f"an order of other places than 0 to {length - 1}")
+    except Exception as error:  # safetensors, torch and missing keys have no class in common
+        fault = (str(error) or repr(error)).splitlines()[0]
+        raise DataError("reading codes of pictures", fault, f"a whole {PROCESSOR}") from None
     size = math.isqrt(length) * book.patch
-    channels = said.get("channels") or book.book.codes.shape[1]
-    order = torch.tensor(said.get("order") or range(length), device=device)
     return Coding(book.to(device).eval(), (channels, size, size), order)
 
 

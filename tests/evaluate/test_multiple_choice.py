@@ -200,6 +200,7 @@ def test_minimal_pairs_by_paradigm_and_phenomenon(kit, score, tmp_path):
     assert not right[-1] and result.right == sum(right) and result.asked == 6
     assert result.paradigms["u0"].asked == 3 and result.phenomena["t"].right == sum(right)
     assert (result.low, result.high) == share_interval(sum(right), 6)
+    assert "u0" in str(result) and "u0" in repr(result)  # the whole of it, no cell of a table
     assert regard.evaluate.blimp(kit, file, count=1).asked == 3
     edited = regard.evaluate.blimp(kit, file, edit=["decoder.blocks.*.mlp.out=zero"])
     assert edited.asked == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -257,6 +258,18 @@ def test_attention_is_read_where_the_goal_is():
         wanted = torch.stack([p[0, :, at] for p in seen.values()]).mean((0, 1)).double()
         goal = Goal(torch.tensor([3]), at=torch.tensor([at]))
         torch.testing.assert_close(attention_row(MaskedInput(kit.hooked, batch, goal)), wanted)
+
+
+def test_a_head_that_reads_the_last_token_is_explained_there():
+    config = small_kit("llama").model.config
+    kit = small_kit("llama", head=replace(config.head, size=3, tied=False, take="last"))
+    batch = Batch(torch.tensor([[4, 9, 2, 7]]))
+    _, seen = kit.run(batch.inputs, taps="*.attn.pattern")
+    tokens = MaskedInput(kit.hooked, batch, Goal(torch.tensor([1])))
+    wanted = torch.stack([p[0, :, 3] for p in seen.values()]).mean((0, 1)).double()
+    torch.testing.assert_close(attention_row(tokens), wanted)
+    wanted = rollout(mix_residual(list(seen.values())))[0, 3].double()
+    torch.testing.assert_close(follow_attention(tokens), wanted)
 
 
 def test_attention_is_followed_down_to_the_input():

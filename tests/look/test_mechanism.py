@@ -201,6 +201,11 @@ def test_models_of_other_kinds():
     assert Mechanism(small_kit("vit")).unused("blocks.1.mlp.out", on=picture, change_below=1e9) > 0
 
 
+def test_a_folder_without_a_tokenizer(tmp_path):
+    Kit(planted_induction()).save(tmp_path / "model")
+    assert Mechanism(tmp_path / "model").some_head("induction", at_least=0.9).name == "1.2"
+
+
 def test_a_folder_with_a_tokenizer(tmp_path):
     made = train_tokenizer(["abcdefghijklmnopqrstuvwx"], "chars", 24, specials=())
     Kit(planted_induction(made.size), made).save(tmp_path / "model")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import regard
 from regard.errors import DataError
@@ -51,6 +52,27 @@ def test_round_trip(pair, tmp_path):
 
 def test_save(pair, tmp_path):
     compare.check_save(pair, tmp_path)
+
+
+def test_strict_frames_are_those_of_each_clip_alone(pair):
+    x = torch.randn(3, 1, 400, generator=torch.Generator().manual_seed(0))
+    strict = pair.ours.logits(x, strict=True)
+    assert torch.equal(strict, torch.cat([pair.ours.logits(row[None], strict=True) for row in x]))
+    assert torch.allclose(strict, pair.ours.logits(x), atol=1e-5)
+
+
+def test_names_of_normalised_weights_before_torch_2_1(open_pair):
+    """As most folders on the Hub have them."""
+    pair = open_pair(CASES["wav2vec2"])
+    before, file = pair.ours.logits(x := torch.randn(1, 1, 400)), pair.folder / "model.safetensors"
+    old = {"parametrizations.weight.original0": "weight_g"}
+    old |= {"parametrizations.weight.original1": "weight_v"}
+    tensors = load_file(file)
+    for new, name in old.items():
+        (full,) = (full for full in tensors if full.endswith(new))
+        tensors[full.replace(new, name)] = tensors.pop(full)
+    save_file(tensors, file, {"format": "pt"})
+    assert torch.equal(regard.load(pair.folder).logits(x), before)
 
 
 def test_too_short_and_other_shapes_are_refused(open_pair, tmp_path):

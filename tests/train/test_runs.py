@@ -330,6 +330,7 @@ def test_bad_data_is_named(corpus, tmp_path):
         ({"precision": "fp8"}, "fp8"),
         ({"tokens": "char"}, "'char'"),
         ({"heads": 3}, "does not divide"),
+        ({"dim": 18, "heads": 4}, "does not divide"),  # though their widths would be even
     ],
 )
 def test_what_cannot_be_leaves_no_folder(more, said, corpus, tmp_path):

@@ -164,6 +164,13 @@ def test_tune_classify_takes_pictures(run, folder, tmp_path):
         assert (values["rows"], values["lr"]) == (4, 1e-4)
         with pytest.raises(UsageError, match="several with a model of pictures"):
             regard.tune.classify(folder, head=regard.HeadTuning(several=True), **few)
+        with pytest.raises(UsageError, match="lora with a model of pictures"):
+            regard.tune.classify(folder, lora="r=2", **few)
+    place = tmp_path / "run/final/preprocessor_config.json"  # as older folders have it
+    said = json.loads(place.read_text())
+    said["feature_extractor_type"] = said.pop("image_processor_type")
+    place.write_text(json.dumps(said))
+    assert len(list(regard.predict(tmp_path / "run/final", folder / "red"))) > 1
 
 
 # The objective ------------------------------------------------------------------------------------

@@ -126,6 +126,8 @@ def test_what_cannot_be_explained_is_refused(place, tmp_path):
     path = str(place[0] / "one.png")
     with pytest.raises(UsageError, match="method shap"):
         regard.look.explain(place[0] / "vit/final", path, method="shap")
+    with pytest.raises(UsageError, match="compare"):
+        regard.look.explain(place[0] / "vit/final", path, compare=True)
     with pytest.raises(UsageError, match="a classifier of pictures"):
         regard.look.explain(place[0] / "gpt/final", path)
     with pytest.raises(UsageError, match="no class is called 'beyond'"):

@@ -140,16 +140,25 @@ def test_a_resumed_run_ends_with_the_same_bits(run, tmp_path):
     assert stores[0] == stores[1]
 
 
-def test_it_begins_with_another_model(run, tmp_path):
-    plain = dict(dim=128, depth=4, heads=4, codes=512, size=6)
+def begin_with(run, init, out, **shape):
     with regard.settings(device="cpu", quiet=True):
         regard.train.pixels(
             run[0] / "halves.npz",
-            out=tmp_path / "run",
+            out=out,
             config=regard.TrainConfig(steps=1, eval_every=1),
-            shape=PixelConfig(**plain),
-            data=regard.DataConfig(init=str(run[0] / "run/final")),
+            shape=PixelConfig(**shape),
+            data=regard.DataConfig(init=str(init)),
         )
+
+
+def test_it_begins_with_another_model(run, tmp_path, monkeypatch):
+    begin_with(run, run[0] / "run/final", tmp_path / "run")
+    with pytest.raises(UsageError, match="size = 12 with init"):
+        begin_with(run, run[0] / "run/final", tmp_path / "other", size=12)
+    monkeypatch.setattr("regard.vision.codebook.PICTURES", 8)
+    train(run[0] / "halves.npz", tmp_path / "vq", 1, tokens_of="patches", patch=2, code_steps=1)
+    with pytest.raises(UsageError, match="flip with patches"):
+        begin_with(run, tmp_path / "vq/final", tmp_path / "other", flip=True)
     before, after = (PIXEL_RUN.open(p)[2] for p in (run[0] / "run/final", tmp_path / "run/final"))
     assert torch.equal(before.book.book.codes, after.book.book.codes)
 
@@ -161,6 +170,12 @@ def test_what_cannot_be_is_refused(run, folder, tmp_path):
         train(folder, tmp_path / "run", tokens_of="patches", patch=2, flip=True)
     with pytest.raises(UsageError, match="regard train pixels"):
         PIXEL_RUN.open(Kit(Model.fresh(PIXEL_RUN.build(PixelConfig(**SMALL), None, 2)[0])))
+    kit = regard.load(run[0] / "run/final")
+    place, whole = "preprocessor_config.json", json.loads(kit.files["preprocessor_config.json"])
+    for wrong in ({"clusters": [[1, 2], [3]]}, {"order": [0] * 36}):
+        kit.files[place] = json.dumps(whole | wrong).encode()
+        with pytest.raises(DataError, match="reading codes"):
+            PIXEL_RUN.open(kit)
     picture((90, 9, 9)).save(tmp_path / "one.png")
     (tmp_path / "one.png").write_bytes(b"no picture")
     with pytest.raises(DataError, match="no pictures"):
