@@ -25,23 +25,31 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the
 
 from regard.data.word_frequencies import key, word_spans, words
 from regard.translation.dictionary import (
+    COMMON,
     ENTRIES_FILE,
     FORMS_FILE,
+    NOUN,
     OPEN,
+    VERB,
     Dictionary,
     Entry,
     hint,
 )
 
 FREE = ("enwikt", "frwikt")  # Wiktionary's rows: CC BY-SA; the others stay out of the wheel
-TRANSLATIONS = 6  # of a headword
-COMMON = 10_000  # an idiom has a word that is seen less often: maintenant que is none
+TRANSLATIONS = 6  # of a headword, of a part of speech
 PLAIN = 0.45  # sentences without a hint
 CHANCES = ((20, 0.6), (200, 0.35), (2000, 0.12), (20000, 0.04))
 """A word seen less often than this has a hint so often."""
 FIRM_SHARE, OTHER_SHARE, WRONG_SHARE, PHRASE_SHARE = 0.15, 0.35, 0.5, 0.2
 Pair = tuple[str, str]
 Lemmas = Callable[[str], set[str]]
+Entries = dict[str, dict[str, list[str]]]
+"""Headword → part of speech → translations."""
+Forms = dict[tuple[str, str], set[str]]
+"""(Form, lemma) → parts of speech, if they are known."""
+KINDS = {"noun": NOUN, "nc": NOUN, "adj": "a", "verb": VERB, "v": VERB}
+"""Letters of parts of speech, of the dictionary and of the lemmas; o for all others."""
 
 
 # Dictionary -------------------------------------------------------------------------------------
@@ -114,54 +122,59 @@ def usable(translation: str) -> bool:
     return bool(plain) and not re.match(r"an? (\S+ ){2}", translation)  # no definition
 
 
-def french_entries(folder: Path) -> dict[str, list[str]]:
-    """Headword → translations, of the rows that may ship."""
-    small: dict[str, list[str]] = defaultdict(list)
-    large: dict[str, list[str]] = defaultdict(list)
-    for fr, _, en, source in read_rows(folder / "dictionary.tsv.xz"):
+def french_entries(folder: Path) -> Entries:
+    """Translations of each headword by part of speech, of the rows that may ship."""
+    small, large = Entries(), Entries()
+    for fr, pos, en, source in read_rows(folder / "dictionary.tsv.xz"):
         if source.startswith(FREE):
-            entries = (small if fr.islower() else large)[key(fr)]
+            kinds = (small if fr.islower() else large).setdefault(key(fr), {})
+            listed = kinds.setdefault(KINDS.get(pos, "o"), [])
             new = (t.strip() for t in en.replace("’", "'").split(" | "))
-            entries += [t for t in new if usable(t) and t not in entries]
+            listed += [t for t in new if usable(t) and t not in listed]
     both = large | small  # a name, Mur, is no translation of a word, mur
-    return {fr: ts[:TRANSLATIONS] for fr, ts in both.items() if ts and usable(fr)}
+    cut = {fr: {k: ts[:TRANSLATIONS] for k, ts in ks.items() if ts} for fr, ks in both.items()}
+    return {fr: kinds for fr, kinds in cut.items() if kinds and usable(fr)}
 
 
-def english_entries(french: dict[str, list[str]], counts: Counter[str]) -> dict[str, list[str]]:
-    """Translation → headwords, those first that have it first, then the commoner ones."""
-    ranked: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for fr, translations in french.items():
-        for rank, en in enumerate(translations):
-            ranked[en].append((rank, -counts[fr], fr))
-    merged: dict[str, list[str]] = defaultdict(list)
-    for en, rows in ranked.items():
-        merged[key(en)] += [fr for *_, fr in sorted(rows)]
-    return {en: list(dict.fromkeys(frs))[:TRANSLATIONS] for en, frs in merged.items()}
+def english_entries(french: Entries, counts: Counter[str]) -> Entries:
+    """Headwords of each translation, those first that have it first, then the commoner ones."""
+    ranked: dict[tuple[str, str], list[tuple[int, int, str]]] = defaultdict(list)
+    for fr, kinds in french.items():
+        for kind, translations in kinds.items():
+            for rank, en in enumerate(translations):
+                ranked[key(en), kind].append((rank, -counts[fr], fr))
+    merged = Entries()
+    for (en, kind), rows in ranked.items():
+        frs = dict.fromkeys(fr for *_, fr in sorted(rows))
+        merged.setdefault(en, {})[kind] = list(frs)[:TRANSLATIONS]
+    return merged
 
 
-def entry_lines(entries: dict[str, list[str]], counts: Counter[str]) -> bytes:
+def entry_lines(entries: Entries, counts: Counter[str]) -> bytes:
     """The content of dictionary.tsv.xz."""
     lines = []
-    for headword, translations in entries.items():
+    for headword, kinds in entries.items():
         parts = headword.replace("'", "' ").split()
         written = " ".join(words(headword))
         content = [p for p in words(headword) if p not in OPEN and len(p) > 2] or parts
         rarest = min(content, key=lambda p: counts[p])
         if len(parts) > 1 and counts[rarest] > COMMON:
             continue
-        lines.append(f"{rarest}\t{written}\t{' | '.join(translations)}\n".encode())
+        groups = (f"{kind} {' | '.join(listed)}" for kind, listed in kinds.items())
+        lines.append("\t".join((rarest, written, *groups)).encode() + b"\n")
     return b"".join(sorted(lines))
 
 
-def form_lines(pairs: set[tuple[str, str]]) -> bytes:
+def form_lines(forms: Forms) -> bytes:
     """The content of forms.tsv.xz."""
-    return b"".join(sorted(f"{form}\t{lemma}\n".encode() for form, lemma in pairs))
+    rows = ((*pair, "".join(sorted(kinds))) for pair, kinds in forms.items())
+    return b"".join(sorted("\t".join(filter(None, row)).encode() + b"\n" for row in rows))
 
 
-def french_forms(folder: Path, entries: dict[str, list[str]]) -> set[tuple[str, str]]:
-    """(Form, lemma) of the words of French headwords."""
+def french_forms(folder: Path, entries: Entries) -> Forms:
+    """Forms of the words of French headwords."""
     inside = {part for headword in entries for part in words(headword)}
-    forms, wiktionary = set[tuple[str, str]](), defaultdict[str, set[str]](set)
+    forms, wiktionary = Forms(), defaultdict[str, set[str]](set)
     for form, lemma, features in read_rows(folder / "lemmas-fr.tsv.xz"):
         form, lemma = key(form), key(lemma).replace("oe", "œ") if "oe" in lemma else key(lemma)
         if form == lemma or lemma not in inside:
@@ -169,23 +182,22 @@ def french_forms(folder: Path, entries: dict[str, list[str]]) -> set[tuple[str, 
         if features == "wikt":
             wiktionary[form].add(lemma)
         else:
-            forms.add((form, lemma))
+            kind = KINDS.get(features.partition(":")[0], "o")
+            forms.setdefault((form, lemma), set()).add(kind)
     known = {form for form, _ in forms}
     # Wiktionary's tables of auxiliaries make "a" a form of thirty verbs.
-    forms |= {
-        (f, one) for f, ls in wiktionary.items() if f not in known and len(ls) < 4 for one in ls
-    }
-    forms |= {(form, "se") for form in ("me", "te", "m'", "t'", "s'", "nous", "vous")}
-    forms |= {("d'", "de"), ("du", "de"), ("des", "de"), ("l'", "le"), ("la", "le"), ("les", "le")}
-    forms |= {("une", "un"), ("qu'", "que"), ("n'", "ne"), ("j'", "je"), ("au", "à"), ("aux", "à")}
-    return forms
+    more = {(f, x) for f, ls in wiktionary.items() if f not in known and len(ls) < 4 for x in ls}
+    more |= {(form, "se") for form in ("me", "te", "m'", "t'", "s'", "nous", "vous")}
+    more |= {("d'", "de"), ("du", "de"), ("des", "de"), ("l'", "le"), ("la", "le"), ("les", "le")}
+    more |= {("une", "un"), ("qu'", "que"), ("n'", "ne"), ("j'", "je"), ("au", "à"), ("aux", "à")}
+    return forms | {pair: set() for pair in more}
 
 
-def english_forms(entries: dict[str, list[str]], counts: Counter[str]) -> set[tuple[str, str]]:
-    """(Form, lemma) of the words of English headwords, of forms that occur."""
+def english_forms(entries: Entries, counts: Counter[str]) -> Forms:
+    """Forms of the words of English headwords, of those that occur."""
     inside = {part for headword in entries for part in words(headword)}
     return {
-        (form, lemma)
+        (form, lemma): set()
         for form in counts
         for lemma in english_lemmas(form)
         if lemma != form and lemma in inside
@@ -201,7 +213,7 @@ class Hinter:
     def __init__(self, dictionary: Dictionary, counts: Counter[str], lemmas: Lemmas) -> None:
         self.dictionary, self.counts, self.lemmas = dictionary, counts, lemmas
         lines = dictionary.entries.data.decode().split("\n")
-        self.others = [line.split("\t")[2].split(" | ")[0] for line in lines[::7] if line]
+        self.others = [line.split("\t")[2][2:].split(" | ")[0] for line in lines[::7] if line]
 
     def chance(self, entry: Entry, source: list[str]) -> float:
         """How often an entry has a hint."""

@@ -11,25 +11,31 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice, zip_longest
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from regard.data.word_frequencies import Span, key, unpack, word_spans, words
+from regard.data.word_frequencies import key, unpack, word_spans, words
 
 ENTRIES_FILE = "dictionary.tsv.xz"
-"""Beside the weights: the rarest word of a headword, the headword, its translations, TABs between
-them and " | " between translations; lines in the order of their bytes, in lower case."""
+"""Beside the weights: the rarest word of a headword, the headword, and for each part of speech a
+letter, a blank and the translations with " | " between them; TABs between all, lines in the order
+of their bytes, in lower case."""
 FORMS_FILE = "forms.tsv.xz"
-"""Beside the weights: inflected form TAB lemma, in the order of the bytes."""
+"""Beside the weights: inflected form TAB lemma TAB letters of its parts of speech, if they are
+known, in the order of the bytes."""
+NOUN, VERB = "n", "v"
 RULES_FILE = "glossary.json"
 SELDOM = 20  # a word that training had less often needs a hint; commoner ones fare worse with it
 SELDOM_IDIOM = 500  # an idiom, whose rarest word is commoner by itself
+COMMON = 10_000  # an idiom has two words or more that training had less often
 STEM, ENDING = 3, 2  # letters of a word that stay, and that an inflection may change
 CHOICES = 4  # translations in a hint
 Others = Callable[[str], Sequence[str]]
 """What else a word may become, by examples."""
 SOFT, FIRM, OR, CLOSE = "\x0e", "\x11", "\x10", "\x0f"
 """Marks of hints. Texts have none: what a user writes with them is read as blanks."""
+NEAR = 2  # words before a verb, of which one may be its object
 GAP = 1  # words that may stand between two of an idiom: poser encore un lapin
 OPEN = frozenset({"quelqu'un", "quelque", "chose", "someone", "something", "one's", "qqn", "qqch"})
 """Words of a headword that stand for any other."""
@@ -48,6 +54,12 @@ class Entry(NamedTuple):
     """What it became in an example."""
     firm: bool = False
     """Whether it is to be written as it stands."""
+    forms: tuple[str, ...] = ()
+    """What may be written as it stands: the first translation in its forms."""
+    alone: bool = False
+    """Whether, tried by itself, its first word is read for all of it: posé, of posé un lapin."""
+    tried: bool = False
+    """Whether it is tried by itself."""
 
     @property
     def choices(self) -> list[str]:
@@ -83,41 +95,72 @@ class Dictionary:
     """
 
     def __init__(
-        self, entries: bytes, forms: bytes, counts: Mapping[str, int] | None = None
+        self,
+        entries: bytes,
+        forms: bytes,
+        counts: Mapping[str, int] | None = None,
+        rules: Mapping[str, Any] | None = None,
     ) -> None:
         self.entries, self.forms, self.counts = SortedLines(entries), SortedLines(forms), counts
+        self.source, self.target = ((rules or {}).get(side, {}) for side in ("source", "target"))
+        self.objects: dict[str, str] = (rules or {}).get("objects", {})
         self.lemmas = lru_cache(1 << 16)(self._lemmas)
         self.headwords = lru_cache(1 << 16)(self._headwords)
 
-    def _lemmas(self, word: str) -> tuple[str, ...]:
-        """A word in lower case, and what it may be a form of."""
-        lemmas = (lemma for _, lemma in self.forms.starting(f"{word}\t"))
-        return tuple(dict.fromkeys((word, *lemmas)))
+    def _lemmas(self, word: str) -> dict[str, str]:
+        """A word in lower case, what it may be a form of, and as which parts of speech."""
+        kinds = {word: ""}
+        for _, lemma, *letters in self.forms.starting(f"{word}\t"):
+            kinds.setdefault(lemma, "".join(letters))
+        return kinds
 
-    def _headwords(self, word: str) -> list[tuple[list[str], list[str]]]:
-        """(Words, translations) of each headword whose rarest word is this one."""
-        known = [
-            (headword.split(" "), translations.split(" | "))
-            for lemma in self.lemmas(word)
-            for _, headword, translations in self.entries.starting(f"{lemma}\t")
-        ]
-        return [both for both in known if self.rare(both[0] if len(both[0]) > 1 else [word])]
+    def _headwords(self, word: str) -> list[Any]:
+        """(Words, entry without its place) of each headword whose rarest word is this one."""
+        known = list[tuple[bool, list[str], Entry]]()
+        for lemma, kinds in self.lemmas(word).items():
+            for _, headword, *groups in self.entries.starting(f"{lemma}\t"):
+                parts = headword.split(" ")
+                alone = len(parts) == 1
+                if not self.rare([word] if alone else parts):
+                    continue
+                fitting = [g for g in groups if alone and g[0] in kinds] or groups
+                fitting = sorted(fitting, key=lambda group: group[0] != NOUN)
+                several = alone and headword != word == pluralise(headword, self.source)
+                lists = [
+                    [pluralise(t, self.target) if several and kind == NOUN else t for t in listed]
+                    for kind, listed in ((g[0], g[2:].split(" | ")) for g in fitting)
+                ]
+                first, verb = lists[0][0], fitting[0][0] == VERB
+                phrase = verb and not alone
+                forms = conjugate(first, self.target) if phrase else (first,) if alone else ()
+                entry = Entry(0, 0, headword, in_turns(*lists), forms=forms, alone=phrase)
+                known.append((verb, parts, entry))
+        return [both for _, *both in sorted(known, key=itemgetter(0))]  # verbs last: les hérissons
 
     def rare(self, said: Sequence[str]) -> bool:
         """Whether a word as it stands, or an idiom by its words, was seen seldom."""
-        counts, most = self.counts, SELDOM if len(said) == 1 else SELDOM_IDIOM
-        return counts is None or min(counts.get(word, 0) for word in said) < most
+        if self.counts is None:
+            return True
+        seen = [self.counts.get(word, 0) for word in said if word not in OPEN] or [COMMON]
+        idiom = sum(count < COMMON for count in seen) > 1  # se rassembler is a word
+        return min(seen) < (SELDOM_IDIOM if idiom else SELDOM)
 
     def find(self, words: Sequence[str]) -> list[Entry]:
         """Headwords that stand in a sentence, idioms first; no word is in two of them."""
         words = [key(word) for word in words]
         entries = dict[tuple[int, int], Entry]()
         for n, word in enumerate(words):
-            for headword, translations in self.headwords(word):
+            for headword, entry in self.headwords(word):
                 if span := self.place(words, n, headword):
-                    known = entries[span].translations if span in entries else []
-                    both = list(dict.fromkeys([*known, *translations]))
-                    entries[span] = Entry(*span, " ".join(headword), both)
+                    first, last = span
+                    near = words[max(0, first - NEAR) : first]
+                    who = next((self.objects[w] for w in near if w in self.objects), "")
+                    forms = tuple(put_object(form, who) for form in entry.forms)
+                    entry = entry._replace(first=first, last=last, forms=forms)
+                    if before := entries.get(span):
+                        both = in_turns(before.translations, entry.translations)
+                        entry = before._replace(translations=both)
+                    entries[span] = entry
         ranked = sorted(entries.values(), key=lambda e: (-len(e.headword.split(" ")), e.first))
         taken, kept = set[int](), list[Entry]()
         for entry in ranked:
@@ -152,12 +195,17 @@ class Dictionary:
         return at
 
 
-def read_dictionary(files: Mapping[str, bytes], counts: Mapping[str, int]) -> Dictionary | None:
-    """The dictionary of a model's folder, for rare words; None where there is none."""
+def read_dictionary(
+    files: Mapping[str, bytes], counts: Mapping[str, int], rules: Mapping[str, Any]
+) -> Dictionary | None:
+    """The dictionary of a model's folder, for rare words; None where there is none.
+
+    `rules` say how words become plural, of both languages: the folder's glossary.json.
+    """
     if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
         return None
     entries, forms = (unpack(files[name], name).encode() for name in (ENTRIES_FILE, FORMS_FILE))
-    return Dictionary(entries, forms, counts)
+    return Dictionary(entries, forms, counts, rules)
 
 
 class Hinter(NamedTuple):
@@ -166,8 +214,6 @@ class Hinter(NamedTuple):
     dictionary: Dictionary
     others: Others
     """What a word became in examples."""
-    rules: Mapping[str, Any]
-    """How words become plural, of both languages: the folder's glossary.json."""
 
     def find(self, text: str) -> list[Entry]:
         """Entries of rare words, and of idioms, with what they became elsewhere."""
@@ -177,12 +223,14 @@ class Hinter(NamedTuple):
                 said = listed[entry.first]
                 news = (one for one in self.others(said)[:1] if not holds(one, entry))
                 entry = entry._replace(elsewhere=tuple(news))  # no mere inflection
-                source, target = (self.rules.get(side, {}) for side in ("source", "target"))
-                if entry.headword != said == pluralise(entry.headword, source):
-                    several = [pluralise(one, target) for one in entry.translations]
-                    entry = entry._replace(translations=several)
             entries.append(entry)
         return entries
+
+
+def in_turns(*lists: Sequence[str]) -> list[str]:
+    """The first of each list, then the second ones, each once: every sense has its turn."""
+    turns = chain.from_iterable(zip_longest(*lists))
+    return list(dict.fromkeys(one for one in turns if one is not None))
 
 
 def pluralise(term: str, rules: Mapping[str, Any]) -> str:
@@ -196,29 +244,36 @@ def pluralise(term: str, rules: Mapping[str, Any]) -> str:
     return " ".join(words) + term[head.end() :] if head else term
 
 
-def write_hints(text: str, entries: Sequence[Entry]) -> str:
-    """A text with a hint after each of these entries."""
-    spans = word_spans(text)
-    for entry in reversed(entries):
-        end = spans[entry.last][1]
-        text = text[:end] + hint(entry.choices, entry.firm) + text[end:]
-    return text
+def put_object(phrase: str, word: str) -> str:
+    """A phrase with a word, or nothing, for what stands for any other: stood someone up."""
+    return " ".join(filter(None, (word if p in OPEN else p for p in phrase.split(" "))))
 
 
-def plain_spans(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Where tokens of a text with hints stand in the text without.
+def conjugate(term: str, rules: Mapping[str, Any]) -> tuple[str, ...]:
+    """The forms of a phrase that begins with a verb, by the rules of its language, if any."""
+    verb, *rest = term.split(" ")
+    special = rules.get("irregular", {}).get(verb, "").split()
+    forms = [verb, *special]
+    for endings in rules.get("endings", ())[: 2 if special else None]:  # the last is the past
+        fitting = (rule for rule in endings if re.search(rule[0], verb))
+        forms += [re.sub(pattern, new, verb, count=1) for pattern, new in islice(fitting, 1)]
+    return tuple(" ".join([form, *rest]) for form in dict.fromkeys(forms))
 
-    A token of a hint stands where the word ends that it is for.
+
+def write_hints(text: str, entries: Sequence[Entry]) -> tuple[str, list[int]]:
+    """A text with a hint after each of these entries, and where each letter stands in it alone.
+
+    Letters of a hint stand where the words end that it is for; at last comes the end of the text.
     """
-    places, at, inside = list[int](), 0, False
-    for letter in text:
-        places.append(at)
-        inside = inside or letter in (SOFT, FIRM)
-        at += not inside
-        inside = inside and letter != CLOSE
-    places.append(at)
-    both = [(places[start], places[end]) for start, end in spans]
-    return [(start, end) if start < end else (start - 1, end) for start, end in both]
+    spans, hinted, places, at = word_spans(text), "", list[int](), 0
+    for entry in entries:
+        end = spans[entry.last][1]
+        kept = spans[entry.first][1] if entry.alone and entry.tried else end
+        new = hint(entry.choices, entry.firm)
+        hinted += text[at:kept] + new
+        places += [*range(at, kept), *[end] * len(new)]
+        at = end
+    return hinted + text[at:], [*places, *range(at, len(text) + 1)]
 
 
 def hint(translations: Sequence[str], firm: bool = False) -> str:
@@ -229,7 +284,8 @@ def hint(translations: Sequence[str], firm: bool = False) -> str:
 
 def holds(text: str, entry: Entry) -> bool:
     """Whether a text has the longest word of one of an entry's translations, in any inflection."""
-    longest = (max(words(key(one)), key=len) for one in entry.choices)
+    said = ([word for word in words(key(one)) if word not in OPEN] for one in entry.choices)
+    longest = [max(parts, key=len) for parts in said if parts]
     stems = tuple(word[: max(STEM, len(word) - ENDING)] for word in longest)
     return any(word.startswith(stems) for word in words(key(text)))
 
@@ -238,15 +294,18 @@ def in_turn(entries: Sequence[Entry], text: str, firm: bool) -> Iterator[list[En
     """Entries with one translation at a time, where a text has no word of theirs.
 
     The first two of an idiom, or of a word if one of them is of several words, whose forms may
-    still change: he threw a pie at me. Or firmly, of single words, the first as it stands.
+    still change: he threw a pie at me. Or firmly: of other single words the first as it stands, of
+    an idiom that begins with a verb all its forms, with that verb alone.
     """
-    each = list[list[str]]()
+    each = list[Sequence[str]]()
     for entry in entries:
         two, idiom = entry.choices[:2], entry.first < entry.last
         soft = two if idiom or " " in "".join(two) else []
-        each.append([] if holds(text, entry) else two[: 1 - idiom] if firm else soft)
+        each.append([] if holds(text, entry) else entry.forms if firm else soft)
     for k in range(max(map(len, each), default=0)):
         yield [
-            e._replace(translations=[own[k % len(own)]], elsewhere=(), firm=firm) if own else e
+            e._replace(translations=[own[k % len(own)]], elsewhere=(), firm=firm, tried=True)
+            if own
+            else e
             for e, own in zip(entries, each, strict=True)
         ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from regard.data.sentences import Span
 from regard.tokens.tokenizer import Tokenizer
-from regard.translation.dictionary import Entry, plain_spans, write_hints
+from regard.translation.dictionary import Entry, write_hints
 from regard.translation.results import TargetWord
 
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
@@ -59,8 +59,9 @@ class Segment(NamedTuple):
 
     def offsets(self, tokenizer: Tokenizer) -> list[Span]:
         """Where its tokens stand in its text; those of a hint where the word ends it is for."""
-        hinted = write_hints(self.text, self.entries)
-        return plain_spans(hinted, tokenizer.offsets(hinted))
+        hinted, places = write_hints(self.text, self.entries)
+        both = [(places[start], places[end]) for start, end in tokenizer.offsets(hinted)]
+        return [(start, end) if start < end else (start - 1, end) for start, end in both]
 
     def restore(self, text: str, whole: bool = True) -> str:
         """A translation in capitals, and without a stop at its end, where the source is so."""

@@ -102,9 +102,9 @@ class Translator:
     @cached_property
     def hinter(self) -> Hinter | None:
         """What the folder's dictionary and the memory say of rare words."""
-        dictionary = read_dictionary(self.kit.files, self.memory.counts or {})
         rules = parse(self.kit.files, RULES_FILE)
-        return Hinter(dictionary, self.memory.hints, rules) if dictionary else None
+        dictionary = read_dictionary(self.kit.files, self.memory.counts or {}, rules)
+        return Hinter(dictionary, self.memory.hints) if dictionary else None
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
@@ -169,7 +169,7 @@ class Translator:
 
     def write(self, segment: Segment, entries: Sequence[Entry]) -> Segment:
         """A segment with hints of these entries."""
-        ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries))
+        ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries)[0])
         return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
 
     # Mending ------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ class Translator:
     def hold_entries(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have a word of each hint, as far as they can be had.
 
-        Where one has none, the hint's translations are tried one by one, then firmly, and the first
-        is taken that the model then writes.
+        Where one has none, the hint's translations are tried one by one, then firmly, and of those
+        that the model then writes the likeliest is taken.
         """
         held, plain = list(parts), replace(self.config, alternatives=1)
         for firm in (False, True) if not self.config.keeps_whole else ():
@@ -191,7 +191,8 @@ class Translator:
             answered = self.run([Job([segment.ids], plain) for _, segment in tries])
             for (n, segment), answers in zip(tries, answered, strict=True):
                 part = Part(segment, [*map(segment.dress, answers)])
-                if said(parts[n], part) > said(parts[n], held[n]):
+                ranks = [(said(parts[n], p), p.translations[0].logprob) for p in (part, held[n])]
+                if ranks[0][0] > ranks[1][0] or (held[n] is not parts[n] and ranks[0] > ranks[1]):
                     held[n] = part
         return held
 

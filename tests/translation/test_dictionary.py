@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import random
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,10 @@ from regard.translation.dictionary import (
     Entry,
     Hinter,
     SortedLines,
+    conjugate,
     hint,
     holds,
     in_turn,
-    plain_spans,
     read_dictionary,
     write_hints,
 )
@@ -49,11 +50,11 @@ def packed(*lines: str) -> bytes:
 
 FILES = {
     ENTRIES_FILE: packed(
-        "entarter\tentarter\tpie | throw a pie at",
-        "lapin\tlapin\trabbit | bunny",
-        "lapin\tposer un lapin\tstand someone up",
-        "cafard\tavoir le cafard\thave the blues",
-        "œil\tœil\teye",
+        "entarter\tentarter\tv pie | throw a pie at",
+        "lapin\tlapin\tn rabbit | bunny",
+        "lapin\tposer un lapin\tv stand someone up",
+        "cafard\tavoir le cafard\tv have the blues",
+        "œil\tœil\tn eye",
     ),
     FORMS_FILE: packed(
         "lapins\tlapin", "entarté\tentarter", "posé\tposer", "a\tavoir", "yeux\tœil", "posa\tposer"
@@ -61,8 +62,11 @@ FILES = {
 }
 
 
+RULES = json.loads((HOME / "fr-en" / RULES_FILE).read_bytes())
+
+
 def dictionary(**counts: int) -> Dictionary:
-    opened = read_dictionary(FILES, counts)
+    opened = read_dictionary(FILES, counts, RULES)
     assert opened is not None
     return opened
 
@@ -81,34 +85,76 @@ def test_lines_are_found_as_by_reading_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("text", "entries"),
     [
-        ("Il m'a entarté.", [Entry(3, 3, "entarter", ["pie", "throw a pie at"])]),
-        ("Un lapin.", [Entry(1, 1, "lapin", ["rabbit", "bunny"])]),
-        ("Il m'a posé un lapin.", [Entry(3, 5, "poser un lapin", ["stand someone up"])]),
-        ("Il posa encore un lapin.", [Entry(1, 4, "poser un lapin", ["stand someone up"])]),
-        ("Posé sur un grand et gros lapin.", [Entry(6, 6, "lapin", ["rabbit", "bunny"])]),
-        ("Il A LE CAFARD", [Entry(1, 3, "avoir le cafard", ["have the blues"])]),
-        ("Les yeux d'un chat", [Entry(1, 1, "œil", ["eye"])]),
+        ("Il m'a entarté.", [(3, 3, "entarter", ["pie", "throw a pie at"])]),
+        ("Un lapin.", [(1, 1, "lapin", ["rabbit", "bunny"])]),
+        ("Il m'a posé un lapin.", [(3, 5, "poser un lapin", ["stand someone up"])]),
+        ("Il posa encore un lapin.", [(1, 4, "poser un lapin", ["stand someone up"])]),
+        ("Posé sur un grand et gros lapin.", [(6, 6, "lapin", ["rabbit", "bunny"])]),
+        ("Il A LE CAFARD", [(1, 3, "avoir le cafard", ["have the blues"])]),
+        ("Les yeux d'un chat", [(1, 1, "œil", ["eye"])]),
         ("", []),
     ],
 )
-def test_headwords_of_a_sentence(text: str, entries: list[Entry]) -> None:
-    assert dictionary().find(words(text)) == entries
+def test_headwords_of_a_sentence(text: str, entries: list[Any]) -> None:
+    assert [(*e[:3], e.translations) for e in dictionary().find(words(text))] == entries
+
+
+def test_each_sense_has_its_turn_and_nouns_alone_their_plural() -> None:
+    rows = "bidon\tbidon\ta bogus | sham\tn can | tin", "hérisson\thérisson\tn hedgehog"
+    more = "hérisser\thérisser\tv bristle", "rigolo\trigolo\ta funny"
+    forms = "bidons\tbidon\tn", "hérissons\thérisser\tv", "hérissons\thérisson\tn"
+    files = {ENTRIES_FILE: packed(*rows, *more), FORMS_FILE: packed(*forms, "rigolos\trigolo\ta")}
+    opened = read_dictionary(files, {}, RULES)
+    assert opened is not None
+
+    def said(text: str) -> list[str]:
+        (entry,) = opened.find(words(text))
+        return entry.translations
+
+    assert said("un bidon") == ["can", "bogus", "tin", "sham"]
+    assert said("des bidons") == ["cans", "tins"]  # the form is a noun's
+    assert said("les hérissons") == ["hedgehogs", "bristle"]
+    assert said("ils sont rigolos") == ["funny"]
+
+
+def test_words_like_idioms_are_as_rare_as_words() -> None:
+    """An idiom has two words that are not everywhere; quelqu'un is none."""
+    few = dictionary(poser=100, lapin=100, avoir=30_000, le=900_000, cafard=100, un=900_000)
+    assert few.find(words("Il a le cafard.")) == []
+    (entry,) = few.find(words("Il m'a posé un lapin."))
+    assert entry.headword == "poser un lapin"
+
+
+def test_a_phrase_is_tried_in_all_forms_with_its_object_and_its_verb_alone() -> None:
+    (entry,) = Hinter(dictionary(), lambda word: []).find("Il m'a posé un lapin hier.")
+    assert set(entry.forms) == {"stand me up", "stood me up", "stands me up", "standing me up"}
+    assert conjugate("have the blues", RULES["target"])[:3] == (
+        "have the blues",
+        "has the blues",
+        "had the blues",
+    )
+    assert {"stopped", "stops", "stopping"} < set(conjugate("stop", RULES["target"]))
+    assert conjugate("faire la cuisine", {}) == ("faire la cuisine",)
+    tries = [tried for (tried,) in in_turn([entry], "He put me a rabbit.", firm=True)]
+    assert [tried.translations for tried in tries] == [[form] for form in entry.forms]
+    hinted, places = write_hints("Il m'a posé un lapin hier.", tries[:1])
+    assert hinted == "Il m'a posé\x11 stand me up\x0f hier." and len(places) == len(hinted) + 1
+    assert places[hinted.index("\x11")] == places[hinted.index(" hier")] == 20
 
 
 def test_hints_stand_after_rare_words_alone() -> None:
-    hinter = Hinter(dictionary(lapin=1000), lambda word: ["hit by a pie"], {})
+    hinter = Hinter(dictionary(lapin=1000), lambda word: ["hit by a pie"])
     text = "Le lapin a entarté l'œil."
     entries = hinter.find(text)
     assert [entry.headword for entry in entries] == ["entarter", "œil"]
-    assert write_hints(text, entries) == (  # a phrase with a word of the translations is no news
+    assert write_hints(text, entries)[0] == (  # a phrase with a word of the translations is no news
         "Le lapin a entarté\x0e pie\x10 throw a pie at\x0f l'œil\x0e eye\x10 hit by a pie\x0f."
     )
     assert hint(["eye"], firm=True) == "\x11 eye\x0f"
 
 
 def test_a_plural_has_plural_hints() -> None:
-    rules = json.loads((HOME / "fr-en" / RULES_FILE).read_bytes())
-    hinter = Hinter(dictionary(), lambda word: [], rules)
+    hinter = Hinter(dictionary(), lambda word: [])
     (entry,) = hinter.find("Des lapins")
     assert entry.translations == ["rabbits", "bunnies"]
     (entry,) = hinter.find("Un lapin")
@@ -116,8 +162,10 @@ def test_a_plural_has_plural_hints() -> None:
 
 
 def test_translations_that_are_not_written_are_tried_one_by_one() -> None:
-    pie, idiom = Entry(1, 1, "entarter", ["pie", "throw at"]), Entry(2, 3, "a b", ["faint"])
-    eye, pan = Entry(5, 5, "œil", ["eye", "look at"]), Entry(6, 6, "poêle", ["pan", "stove"])
+    pie = Entry(1, 1, "entarter", ["pie", "throw at"], forms=("pie",))
+    idiom = Entry(2, 3, "a b", ["faint"])
+    eye = Entry(5, 5, "œil", ["eye", "look at"], forms=("eye",))
+    pan = Entry(6, 6, "poêle", ["pan", "stove"], forms=("pan",))
 
     def tries(firm: bool) -> list[list[tuple[list[str], bool]]]:
         turns = in_turn([pie, idiom, eye, pan], "His eyes.", firm)
@@ -132,16 +180,16 @@ def test_translations_that_are_not_written_are_tried_one_by_one() -> None:
     assert not [*in_turn([pie], "Two pies.", False)]
 
 
-def test_tokens_of_a_hint_stand_at_the_end_of_its_word() -> None:
-    text = f"un œil{hint(['eye'])} noir"
-    spans = [(0, 2), (2, 6), (6, 7), (7, 11), (11, 12), (12, 17), (0, 0)]
-    assert plain_spans(text, spans) == [(0, 2), (2, 6), (5, 6), (5, 6), (5, 6), (6, 11), (-1, 0)]
+def test_letters_of_a_hint_stand_at_the_end_of_its_word() -> None:
+    hinted, places = write_hints("un œil noir", [Entry(1, 1, "œil", ["eye"])])
+    assert hinted == f"un œil{hint(['eye'])} noir"
+    assert places == [0, 1, 2, 3, 4, 5, *[6] * 6, 6, 7, 8, 9, 10, 11]
 
 
 @pytest.mark.parametrize("data", [b"no xz", lzma.compress(b"a\tb\tc"), lzma.compress(b"a\n")[:-9]])
 def test_broken_files(data: bytes) -> None:
     with pytest.raises(DataError, match=r"dictionary\.tsv\.xz"):
-        read_dictionary(FILES | {ENTRIES_FILE: data}, {})
+        read_dictionary(FILES | {ENTRIES_FILE: data}, {}, {})
 
 
 def test_a_translation_holds_an_entry_in_any_inflection() -> None:
