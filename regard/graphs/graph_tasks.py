@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from regard.ambient import note
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.labelled_texts import read_number
 from regard.data.text_files import Paths, find_files
@@ -15,7 +18,7 @@ from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError
 from regard.evaluate.classification_scores import score_numbers
 from regard.files import file_hash
-from regard.graphs.graph_files import Graph, read_graphs, select_labels
+from regard.graphs.graph_files import Graph, is_number, read_graphs, select_labels
 from regard.heap import free_memory
 from regard.kit import Kit
 from regard.loading import wrong_network
@@ -28,6 +31,7 @@ from regard.train.data import RunData, RunPlan, Say
 from regard.train.settings import find_data
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
 from regard.tune.prediction import Task, read_task, run_rows, score_answers
+from regard.tune.results import Prediction
 
 LONGEST, DEGREES, WALKS = 20, 64, 16
 """Longer paths and more neighbours share a row of their table; steps of random walks."""
@@ -53,6 +57,8 @@ def shortest_paths(graph: Graph, kinds: int, reach: int | None = None) -> np.nda
     if free is not None and needed > free:
         problem = f"{count:,} nodes: all pairs of them take {human_bytes(needed)}"
         raise ResourceError(f"laying out {graph.place}", problem, f"at most {human_bytes(free)}")
+    if (most := int(kind.max(initial=0))) >= kinds:
+        raise DataError(f"laying out {graph.place}", f"an edge of kind {most}", f"0 to {kinds - 1}")
     step = np.zeros((kinds, count, count))
     step[kind, first, second] = step[kind, second, first] = 1
     paths = np.zeros((count, count, 1 + kinds), np.float32)
@@ -197,22 +203,42 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
 # Evaluation ---------------------------------------------------------------------------------------
 
 
-def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
-    """How right a model is on the labels of a split, or on all where the files have no splits."""
-    doing, config = f"evaluating on {files}", kit.model.config
+def predict_graphs(
+    kit: Kit, files: Paths, label: str | None = None, split: str | None = None
+) -> Iterator[tuple[Tensor, str, Prediction]]:
+    """(probabilities (C,) or a number (1,), label as it is written, what is said).
+
+    Of each graph or each node; with a split of those alone that have a label in it, or of all that
+    have one where the files have no splits.
+    """
+    doing, config = f"reading {files}", kit.model.config
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
     named = task.names[0] if task.kind == "regress" and task.names != ["label"] else None
-    graphs = select_labels(read_graphs(files, label or named), split, "")
+    graphs = read_graphs(files, label or named, labelled=split is not None)
+    graphs = graphs if split is None else select_labels(graphs, split, "")
     if not graphs or graphs[0].by_node != (task.kind == "tag"):
-        expected = f"labels of the split {split}, of {'nodes' if task.kind == 'tag' else 'graphs'}"
-        raise DataError(doing, "none", expected)
+        of = "nodes" if task.kind == "tag" else "graphs"
+        raise DataError(doing, "none", f"labels of the split {split}, of {of}" if split else of)
     scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
+    for graph, some in zip(graphs, scores, strict=True):
+        rows = some.view(len(graph.labels), -1)
+        for name, answer, row in zip(graph.names, graph.labels, rows, strict=True):
+            if split is not None and task.kind == "regress" and not is_number(answer):
+                note(f"left out: {graph.place}: the label {answer!r}; expected a number")
+            elif task.kind == "regress":
+                row = row * task.spread + task.mean
+                yield row, answer, Prediction(name, float(row))
+            elif answer or split is None:
+                row = row.softmax(-1)
+                yield row, answer, Prediction(name, task.names[int(row.argmax())], float(row.max()))
+
+
+def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
+    """How right a model is on the labels of a split, or on all where the files have no splits."""
+    answers = list(predict_graphs(kit, files, label, split))
+    task, labels = read_task(kit, f"evaluating on {files}"), [answer for _, answer, _ in answers]
     if task.kind == "regress":
-        said = torch.cat(scores) * task.spread + task.mean
-        return score_numbers([float(graph.labels[0]) for graph in graphs], said.tolist())
-    labels = list(enumerate(x for graph in graphs for x in graph.labels if x))
-    real = [torch.tensor([x != "" for x in graph.labels]) for graph in graphs]
-    rows = [score.view(len(some), -1)[some] for score, some in zip(scores, real, strict=True)]
-    return score_answers(task, labels, [row.softmax(-1) for row in rows])
+        return score_numbers([*map(float, labels)], [float(row) for row, *_ in answers])
+    return score_answers(task, list(enumerate(labels)), [row for row, *_ in answers])

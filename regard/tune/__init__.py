@@ -333,6 +333,10 @@ def predict(
         from regard.vision.picture_classes import IMAGE_RUN
 
         return (said for *_, said in IMAGE_RUN.predict(kit, [str(path)]))
+    if kit.model.config.front.kind == "graph":
+        from regard.graphs.graph_tasks import predict_graphs
+
+        return (said for *_, said in predict_graphs(kit, path))
     return predict_file(kit, path, text)
 
 

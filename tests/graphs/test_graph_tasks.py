@@ -37,7 +37,9 @@ def make_graph(count, edges, seed=None, by_node=False):
     kinds = np.zeros(len(edges)) if seed is None else dice.integers(3, size=len(edges))
     ends = np.column_stack([np.array(edges).reshape(-1, 2), kinds]).astype(np.int64)
     labels = ["0"] * (count if by_node else 1)
-    return Graph("here", nodes.astype(np.float32), ends, labels, [""] * len(labels), by_node)
+    names = [str(n) for n in range(len(labels))]
+    splits = [""] * len(labels)
+    return Graph("here", nodes.astype(np.float32), ends, labels, names, splits, by_node)
 
 
 def random_graph(seed, count=9, by_node=False):
@@ -302,7 +304,7 @@ def test_the_maximum_of_a_set_of_numbers(one_thread):  # noqa: F811
         sets = [dice.integers(10, size=dice.integers(1, 21)) for _ in range(count)]
         rows = [np.eye(10, dtype=np.float32)[numbers] for numbers in sets]
         empty = np.zeros((0, 3), np.int64)
-        graphs = [Graph("here", row, empty, ["0"], [""]) for row in rows]
+        graphs = [Graph("here", row, empty, ["0"], ["0"], [""]) for row in rows]
         return graphs, [int(numbers.max()) for numbers in sets]
 
     model = fit(*draw(1500), "set", 150, lr=1e-2)
