@@ -131,29 +131,29 @@ def join_tables(
                 path, ["node" if by_node else "graph", label][: 1 + labelled], cells, line
             )
             name, split = str(cells.get("node", len(members))), str(cells.get("split") or "")
-            known = {key: cell for key, cell in cells.items() if key not in (*ABOUT, label)}
-            width, wrong = width or len(known), [x for x in known if not is_number(known[x])]
+            others = {key: cell for key, cell in cells.items() if key not in (*ABOUT, label)}
+            width, wrong = width or len(others), [x for x in others if not is_number(others[x])]
             answer = str(cells.get(label) or "")
             if name in members:
                 fault = f"a second node {name!r}"
             elif wrong:
-                fault = f"{wrong[0]} {known[wrong[0]]!r}; expected a number"
-            elif len(known) != width:
-                fault = f"{len(known)} numbers; expected {width}"
+                fault = f"{wrong[0]} {others[wrong[0]]!r}; expected a number"
+            elif len(others) != width:
+                fault = f"{len(others)} numbers; expected {width}"
             elif members and not by_node and answer != members["0"].label:
                 fault = f"label {answer!r}; expected {members['0'].label!r}, that of its graph"
             else:
-                numbers = [float(cell) for cell in known.values()] or [1.0]
+                numbers = [float(cell) for cell in others.values()] or [1.0]
                 members[name] = Node(len(members), numbers, answer, SPLITS.get(split, split))
         if fault:
             note(f"left out: line {line} of {path}: {fault}")
     for graph, members in nodes.items():
         if members:
-            _, known, labels, splits = (list(part) for part in zip(*members.values(), strict=True))
+            _, held, labels, splits = (list(part) for part in zip(*members.values(), strict=True))
             names, size = (list(members), None) if by_node else ([graph], 1)
             ends = np.array(edges[graph], np.int64).reshape(-1, 3)
-            held, place = np.array(known, np.float32), f"graph {graph or 'of tables'}"
-            yield Graph(place, held, ends, labels[:size], names, splits[:size], by_node)
+            known, place = np.array(held, np.float32), f"graph {graph or 'of tables'}"
+            yield Graph(place, known, ends, labels[:size], names, splits[:size], by_node)
 
 
 class Node(NamedTuple):
