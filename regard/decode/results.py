@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from regard.result import Grid, Result, Row, grid_of, human, plain, shown
@@ -193,7 +193,6 @@ class WordUse(Row):
     line: int
 
 
-@dataclass(frozen=True)
 class LeftOut(WordUse):
     """A line that was not looked at."""
 
