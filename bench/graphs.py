@@ -1,15 +1,19 @@
 """Nodes of citation graphs and numbers of molecules: regard beside PyG's networks, one table.
 
-    python bench/graphs.py DATA [--only cora,citeseer,esol,logP,SAS,qed] [--models regard,gcn,gat]
-                           [--device cuda|cpu] [--seeds 10] [--jobs 4] [--steps N] [--minutes M]
-                           [--out runs.jsonl]
+    python bench/graphs.py DATA [--only cora,citeseer,esol,logP,SAS,qed,maximum,csl]
+                           [--models regard,gcn,gat,gin,gps] [--device cuda|cpu] [--seeds 10]
+                           [--jobs 4] [--steps N] [--minutes M] [--out runs.jsonl]
 
-DATA is the folder of cora.npz, citeseer.npz, esol.csv and zinc20k.csv. Each model is trained once a
-seed, `--jobs` side by side as processes of one thread; all read the same splits, keep the weights
-that are best on valid, and are tested once. A line of JSON a run is printed as it ends, then the
-table of means ± standard deviations over seeds, beside what is asked of regard. `--steps` and
-`--minutes` are of one training, whoever's. GCN, GAT, GIN (with edges) and GPS are those of
-torch_geometric, with the settings of their papers; they are left out where it is not installed.
+DATA is the folder of cora.npz, citeseer.npz, esol.csv and zinc20k.csv. Two more tasks, which regard
+alone does, are made: the maximum of sets of up to 20 numbers, and the ten classes of circular skip
+links (41 nodes of four neighbours each), which look alike to all that counts neighbours.
+
+Each model is trained once a seed, `--jobs` side by side as processes of one thread; all read the
+same splits, keep the weights that are best on valid, and are tested once. A line of JSON a run is
+printed as it ends, then the table of means ± standard deviations over seeds, beside what is asked
+of regard. `--steps` and `--minutes` are of one training, whoever's. GCN, GAT, GIN (with edges) and
+GPS are those of torch_geometric, with the settings of their papers; they are left out where it is
+not installed.
 """
 
 from __future__ import annotations
@@ -53,6 +57,7 @@ class Figure(NamedTuple):
 MOLECULES = {"steps": 30_000, "eval_every": 250, "save_every": 1000, "lr": 1e-3, "dropout": 0.0}
 MOLECULES |= {"ema": 0.999, "weight_decay": 0.01, "warm_up": 500, "keep": 1, "log_every": 100}
 LARGE = {"dim": 96, "depth": 8, "rows": 64}
+MADE = {"steps": 400, "lr": 1e-2, "dropout": 0.0, "eval_every": 50, "save_every": 100}
 ESOL = "measured log solubility in mols per litre"
 FIGURES = {
     "cora": Figure("cora.npz", None, "accuracy", 0.82),
@@ -61,27 +66,53 @@ FIGURES = {
     "logP": Figure("zinc20k.csv", "logP", "mae", 0.06, MOLECULES, LARGE),
     "SAS": Figure("zinc20k.csv", "SAS", "mae", 0.10, MOLECULES, LARGE),
     "qed": Figure("zinc20k.csv", "qed", "mae", 0.05, MOLECULES, LARGE),
+    "maximum": Figure("", "label", "accuracy", 0.99, MADE, {"attention": "set", "depth": 2}),
+    "csl": Figure("", "label", "accuracy", 1.0, MADE, {"dim": 32, "heads": 4, "depth": 2}),
 }
-PEERS = {"nodes": ("gcn", "gat"), "graphs": ("gin", "gps")}
+SKIPS = 2, 3, 4, 5, 6, 9, 11, 12, 13, 16  # of circles of 41 nodes, ten classes
+PEERS = {"npz": ("gcn", "gat"), "csv": ("gin", "gps"), "": ()}
 KINDS, WALKS = 4, 20  # kinds of bonds; steps of random walks, which GPS reads
 
 
 # One training -------------------------------------------------------------------------------------
 
 
-def train_ours(given: argparse.Namespace, figure: Figure, file: Path, seed: int) -> dict[str, Any]:
+def make_tables(name: str, folder: Path) -> list[Path]:
+    """Tables of sets of numbers below 10, or of circular skip links, in any order of nodes."""
+    dice, nodes, edges = np.random.default_rng(0), [], ["graph,source,target"]
+    splits = ["train"] * 3 + ["valid", "test"]
+    for n in range(2000) if name == "maximum" else ():
+        numbers = dice.integers(10, size=dice.integers(1, 21))
+        rows = np.eye(10, dtype=int)[numbers]
+        about = f"{n},{numbers.max()},{splits[n % 5]}"
+        nodes += [f"{about},{','.join(map(str, row))}" for row in rows]
+    for n in range(50) if name == "csl" else ():
+        skip, place = SKIPS[n % 10], dice.permutation(41)
+        nodes += [f"{n},{skip},{splits[n // 10]}"] * 41
+        pairs = [(place[a], place[(a + b) % 41]) for a in range(41) for b in (1, skip)]
+        edges += [f"{n},{a},{b}" for a, b in pairs]
+    known = "".join(f",is{n}" for n in range(10)) if name == "maximum" else ""
+    files = [folder / "nodes.csv", *[folder / "edges.csv"] * (len(edges) > 1)]
+    for file, lines in zip(files, ([f"graph,label,split{known}", *nodes], edges), strict=False):
+        file.write_text("\n".join(lines))
+    return files
+
+
+def train_ours(given: argparse.Namespace, name: str, seed: int) -> dict[str, Any]:
     """Valid and test of one of our models, trained by `regard.train.graph`."""
+    figure = FIGURES[name]
     limits = {"steps": given.steps, "minutes": given.minutes}
     settings = figure.train | {name: value for name, value in limits.items() if value is not None}
     with (
         tempfile.TemporaryDirectory() as folder,
         regard.settings(device=given.device, seed=seed, progress=False),
     ):
+        files = [Path(given.data, figure.file)] if figure.file else make_tables(name, Path(folder))
         shape = regard.train.GraphShape(label=figure.label, **figure.shape)
         config = regard.TrainConfig(**settings)
-        run = regard.train.graph(file, out=Path(folder, "run"), shape=shape, config=config)
+        run = regard.train.graph(files, out=Path(folder, "run"), shape=shape, config=config)
         scores = [
-            getattr(regard.evaluate.graph(run.path, file, split=split), figure.name)
+            getattr(regard.evaluate.graph(run.path, files, split=split), figure.name)
             for split in ("valid", "test")
         ]
         return {"valid": scores[0], "test": scores[1], "steps": run.steps}
@@ -250,12 +281,12 @@ def train_one(given: argparse.Namespace) -> None:
     """One training in a process of its own: a line of JSON."""
     name, model, seed = given.one.split(":")
     figure = FIGURES[name]
-    file, start = Path(given.data, figure.file), time.perf_counter()
+    start = time.perf_counter()
     torch.set_num_threads(1)
     if model == "regard":
-        scores = train_ours(given, figure, file, int(seed))
+        scores = train_ours(given, name, int(seed))
     else:
-        graphs = read_graphs([str(file)], figure.label)
+        graphs = read_graphs(Path(given.data, figure.file), figure.label)
         if graphs[0].by_node:
             scores = train_nodes(given, model, graphs[0], int(seed))
         else:
@@ -307,7 +338,7 @@ def main() -> None:
     jobs = [
         f"{name}:{model}:{seed}"
         for name in given.only.split(",")
-        for model in ("regard", *PEERS["nodes" if FIGURES[name].label is None else "graphs"])
+        for model in ("regard", *PEERS[FIGURES[name].file.partition(".")[2]])
         if model in models
         for seed in range(given.seeds)
     ]
