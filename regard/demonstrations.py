@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import cast
@@ -18,7 +17,6 @@ from regard.verbs import Count, verb
 KNOWN, ASKED = 6000, 200  # pairs that are read, and others to be answered
 
 
-@dataclass(frozen=True)
 class DateAnswer(Row):
     """One date that was not in the data."""
 
@@ -27,7 +25,6 @@ class DateAnswer(Row):
     right: bool
 
 
-@dataclass(frozen=True)
 class DateDemo(Result):
     """A Transformer of {parameters:,} weights learnt to write dates in {seconds:.0f} s."""
 

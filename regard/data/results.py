@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import DataError
@@ -16,7 +15,6 @@ SPOKEN_SHARE = 0.02  # of the lines with either, from which a text is taken for 
 UNITS = {"pairs": "pairs", "conll": "sentences", "text": "lines", "ctm": "utterances"}
 
 
-@dataclass(frozen=True)
 class Finding(Row):
     """How many lines are odd in one way, and the first of them."""
 
@@ -24,7 +22,6 @@ class Finding(Row):
     lines: list[int]
 
 
-@dataclass(frozen=True)
 class MarkedLine(Row):
     """A line with fillers in braces and restarts in brackets."""
 
@@ -32,7 +29,6 @@ class MarkedLine(Row):
     text: str
 
 
-@dataclass(frozen=True)
 class Disfluencies(Row):
     """Fillers and restarts of a transcript."""
 
@@ -42,7 +38,6 @@ class Disfluencies(Row):
     """Mean seconds before fillers, restarts and other words; None without word times."""
 
 
-@dataclass(frozen=True)
 class Overlap(Row):
     """Test lines that stand in the training data."""
 
@@ -62,7 +57,6 @@ class Overlap(Row):
         return super().to_dict() | {"share": self.share}
 
 
-@dataclass(frozen=True)
 class FileReport(Result):
     """{path} ({kind})."""
 
@@ -106,7 +100,6 @@ class FileReport(Result):
         yield ""
 
 
-@dataclass(frozen=True)
 class CorpusReport(Result):
     """What data files hold and what is odd about them."""
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from regard.result import Grid, Result, Row, grid_of, human, plain, shown
 
 
-@dataclass(frozen=True)
 class SearchCost(Row):
     """What an answer took."""
 
@@ -24,7 +23,6 @@ class SearchCost(Row):
     """A multiply-add counted as two; all beams; None where they are not counted."""
 
 
-@dataclass(frozen=True)
 class Continuation(Row):
     """One of the best continuations of a search."""
 
@@ -36,7 +34,6 @@ class Continuation(Row):
     tokens: list[int] = shown(table=False)
 
 
-@dataclass(frozen=True)
 class Generation(Result):
     """What a model wrote after a text."""
 
@@ -66,7 +63,6 @@ class Generation(Result):
         return fields if self.top else {n: value for n, value in fields.items() if n != "top"}
 
 
-@dataclass(frozen=True)
 class TokenChoice(Row):
     """A token that was written, and what else was likely there."""
 
@@ -75,7 +71,6 @@ class TokenChoice(Row):
     others: dict[str, float] = shown("{:.4f}")
 
 
-@dataclass(frozen=True)
 class ChatReply(Result):
     """What a model answered."""
 
@@ -102,7 +97,6 @@ class ChatReply(Result):
             yield grid_of("", self.choices)
 
 
-@dataclass(frozen=True)
 class TokenScores(Result):
     """How likely a model finds each token of a text."""
 
@@ -158,7 +152,6 @@ class TokenScores(Result):
             yield f"  {self.impossible} of them have probability 0: not seen, nor smoothed"
 
 
-@dataclass(frozen=True)
 class GapWord(Row):
     """A word for a gap."""
 
@@ -167,7 +160,6 @@ class GapWord(Row):
     probability: float = shown("{:.4f}")
 
 
-@dataclass(frozen=True)
 class FilledGaps(Result):
     """The likeliest words for each gap in a text."""
 
@@ -182,7 +174,6 @@ class FilledGaps(Result):
             yield Grid(self.text if number == 1 else f"gap {number}", ("word", "probability"), rows)
 
 
-@dataclass(frozen=True)
 class Embedding(Result):
     """The vector of a text."""
 
@@ -195,7 +186,6 @@ class Embedding(Result):
         yield " ".join(f"{value:.9g}" for value in self.vector)
 
 
-@dataclass(frozen=True)
 class WordUse(Row):
     """Where a word stands."""
 
@@ -203,14 +193,12 @@ class WordUse(Row):
     line: int
 
 
-@dataclass(frozen=True)
 class LeftOut(WordUse):
     """A line that was not looked at."""
 
     why: str
 
 
-@dataclass(frozen=True)
 class SenseLayer(Row):
     """The vectors of a word's uses in one layer; a file is a sense."""
 
@@ -223,7 +211,6 @@ class SenseLayer(Row):
     """Words and cosines next to the uses of each file."""
 
 
-@dataclass(frozen=True)
 class WordSenses(Result):
     """What context makes of {word}, by {model}."""
 

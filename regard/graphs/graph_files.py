@@ -1,21 +1,26 @@
-"""Graphs with their labels: .npz files of one graph of labelled nodes, tables of SMILES."""
+"""Graphs and sets with their labels: .npz files of one graph, tables of nodes, edges or SMILES."""
 
 from __future__ import annotations
 
+import math
 import zipfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from regard.ambient import note
-from regard.data.tabular import check_columns, kind_of, read_table
+from regard.data.tabular import TableRow, check_columns, kind_of, read_table
 from regard.data.text_files import Paths, find_files
 from regard.errors import DataError
 from regard.graphs.smiles import parse_smiles
 
 SPLITS = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "val", "dev"), "valid")
+ABOUT = ("node", "graph", "label", "split")
+"""Columns of a table of nodes that are no features."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ class Graph:
     """(E, 3): two nodes, and the kind of the edge between them."""
     labels: list[str]
     """Of the graph, or of each of its nodes; empty where none is known."""
+    names: list[str]
+    """Of what has the labels: the graph, or its nodes."""
     splits: list[str]
     """train, valid or test, of each label; empty where the file does not say."""
     by_node: bool = False
@@ -39,11 +46,20 @@ class Graph:
         return len(self.nodes)
 
 
-def read_graphs(files: Paths, label: str | None = None) -> list[Graph]:
-    """All graphs of files; a row that cannot be read is named and left out."""
-    graphs = list[Graph]()
+def read_graphs(files: Paths, label: str | None = None, labelled: bool = True) -> list[Graph]:
+    """All graphs of files; a row that cannot be read is named and left out.
+
+    Tables of nodes and of edges are read together; those of molecules have a column smiles.
+    """
+    graphs, tables = list[Graph](), dict[Path, list[TableRow]]()
     for path in find_files(files):
-        graphs += [read_arrays(path)] if kind_of(path) == "npz" else read_molecules(path, label)
+        if kind_of(path) == "npz":
+            graphs.append(read_arrays(path))
+        elif (rows := list(read_table(path))) and "smiles" in rows[0].cells:
+            graphs += read_molecules(path, rows, label, labelled)
+        else:
+            tables[path] = rows
+    graphs += join_tables(tables, label or "label", labelled)
     if len({graph.by_node for graph in graphs}) != 1:
         problem = "no graphs, or labels of nodes and of graphs"
         raise DataError(f"reading {files}", problem, "graphs with labels of one kind")
@@ -60,21 +76,101 @@ def select_labels(graphs: list[Graph], *splits: str) -> list[Graph]:
     return chosen
 
 
-def read_molecules(path: Path, label: str | None) -> Iterator[Graph]:
+def read_molecules(
+    path: Path, rows: list[TableRow], label: str | None, labelled: bool
+) -> Iterator[Graph]:
     """Molecules of a table; their labels are in the column that is named, label, or the last."""
-    for line, cells in read_table(path, ["smiles"]):
+    for line, cells in rows:
         others = [name for name in cells if name not in ("smiles", "split")]
         answer = label or ("label" if "label" in others else [*others, "label"][len(others) - 1])
-        check_columns(path, [answer], cells, line)
+        check_columns(path, ["smiles", answer][: 1 + labelled], cells, line)
         split, place = str(cells.get("split") or ""), f"line {line} of {path}"
+        text = str(cells["smiles"]).strip()
         try:
-            molecule = parse_smiles(str(cells["smiles"]).strip())
+            molecule = parse_smiles(text)
         except DataError as error:
             note(f"left out: {place}: {error.found}; expected {error.expected}")
             continue
         edges = np.array(molecule.bonds, np.int64).reshape(-1, 3)
-        labels, splits = [str(cells[answer]).strip()], [SPLITS.get(split, split)]
-        yield Graph(place, molecule.features(), edges, labels, splits)
+        labels, splits = [str(cells.get(answer, "")).strip()], [SPLITS.get(split, split)]
+        yield Graph(place, molecule.features(), edges, labels, [text], splits)
+
+
+def join_tables(
+    tables: Mapping[Path, list[TableRow]], label: str, labelled: bool
+) -> Iterator[Graph]:
+    """Graphs of tables of nodes, and of the edges between them.
+
+    Edges are rows of source, target and perhaps kind. All other tables are of nodes: their columns
+    are node (its name), graph (whose it is), label, split, and numbers that are known of it. Nodes
+    without a column node are called 0, 1, … in each graph, and their label is that of the graph.
+    Without a table of nodes there are those of the edges, and nothing is known of them.
+    """
+    nodes: dict[str, dict[str, Node]] = defaultdict(dict)
+    edges: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    rows = [(path, *row) for path, some in tables.items() for row in some]
+    alone, width = all("source" in cells for *_, cells in rows), 0
+    by_node = alone or any("node" in cells for *_, cells in rows)
+    for path, line, cells in sorted(rows, key=lambda row: "source" in row[2]):  # nodes come first
+        graph, fault = str(cells.get("graph", "")), ""
+        members = nodes[graph]
+        if "source" in cells:
+            check_columns(path, ["target"], cells, line)
+            pair, kind = [str(cells[end]) for end in ("source", "target")], cells.get("kind") or 0
+            for name in pair if alone else ():
+                members.setdefault(name, Node(len(members), [1.0]))
+            if unknown := [name for name in pair if name not in members]:
+                fault = f"no node is called {unknown[0]!r}"
+            elif not str(kind).isdecimal():
+                fault = f"kind {kind!r}; expected a whole number"
+            else:
+                first, second = (members[name].number for name in pair)
+                edges[graph].append((first, second, int(kind)))
+        else:
+            check_columns(
+                path, ["node" if by_node else "graph", label][: 1 + labelled], cells, line
+            )
+            name, split = str(cells.get("node", len(members))), str(cells.get("split") or "")
+            others = {key: cell for key, cell in cells.items() if key not in (*ABOUT, label)}
+            width, wrong = width or len(others), [x for x in others if not is_number(others[x])]
+            answer = str(cells.get(label) or "")
+            if name in members:
+                fault = f"a second node {name!r}"
+            elif wrong:
+                fault = f"{wrong[0]} {others[wrong[0]]!r}; expected a number"
+            elif len(others) != width:
+                fault = f"{len(others)} numbers; expected {width}"
+            elif members and not by_node and answer != members["0"].label:
+                fault = f"label {answer!r}; expected {members['0'].label!r}, that of its graph"
+            else:
+                numbers = [float(cell) for cell in others.values()] or [1.0]
+                members[name] = Node(len(members), numbers, answer, SPLITS.get(split, split))
+        if fault:
+            note(f"left out: line {line} of {path}: {fault}")
+    for graph, members in nodes.items():
+        if members:
+            _, held, labels, splits = (list(part) for part in zip(*members.values(), strict=True))
+            names, size = (list(members), None) if by_node else ([graph], 1)
+            ends = np.array(edges[graph], np.int64).reshape(-1, 3)
+            known, place = np.array(held, np.float32), f"graph {graph or 'of tables'}"
+            yield Graph(place, known, ends, labels[:size], names, splits[:size], by_node)
+
+
+class Node(NamedTuple):
+    """A row of a table of nodes."""
+
+    number: int
+    known: list[float]
+    label: str = ""
+    split: str = ""
+
+
+def is_number(cell: Any) -> bool:
+    """Whether a cell is a finite number."""
+    try:
+        return math.isfinite(float(cell))
+    except (TypeError, ValueError):
+        return False
 
 
 def read_arrays(path: Path) -> Graph:
@@ -102,4 +198,5 @@ def read_arrays(path: Path) -> Graph:
     for name in marked:
         splits[held[name]] = SPLITS[name]
     labels = ["" if number < 0 else str(number) for number in held["labels"].tolist()]
-    return Graph(str(path), nodes, edges, labels, splits.tolist(), by_node=True)
+    names = [str(number) for number in range(count)]
+    return Graph(str(path), nodes, edges, labels, names, splits.tolist(), by_node=True)

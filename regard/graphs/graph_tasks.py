@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
+from regard.ambient import note
+from regard.core.attention import Attention
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.labelled_texts import read_number
+from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import Paths, find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError
 from regard.evaluate.classification_scores import score_numbers
 from regard.files import file_hash
-from regard.graphs.graph_files import Graph, read_graphs, select_labels
+from regard.graphs.graph_files import Graph, is_number, read_graphs, select_labels
 from regard.heap import free_memory
 from regard.kit import Kit
 from regard.loading import wrong_network
@@ -25,18 +32,23 @@ from regard.model.model import Model
 from regard.result import human_bytes
 from regard.train.config import GraphShape
 from regard.train.data import RunData, RunPlan, Say
+from regard.train.objectives import Loss
 from regard.train.settings import find_data
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
 from regard.tune.prediction import Task, read_task, run_rows, score_answers
+from regard.tune.results import Prediction
 
-LONGEST, DEGREES, WALKS = 20, 64, 16
-"""Longer paths and more neighbours share a row of their table; steps of random walks."""
+LONGEST, DEGREES, WALKS, FEW = 20, 64, 16, 20
+"""Longer paths and more neighbours share a row of their table; steps of random walks; below this
+share of all pairs, one in so many, neighbours are gathered on a CPU."""
 CLASSES = 20  # whole numbers with more values than this are numbers, not classes
 GRAPHS: dict[str, Any] = {"steps": 2000, "eval_every": 100, "save_every": 100, "dropout": 0.1}
 GRAPHS |= {"weight_decay": 0.01, "metric": "accuracy"}
-NODES = GRAPHS | {"steps": 200, "eval_every": 2, "dropout": 0.8, "smoothing": 0.1, "ema": 0.95}
+NODES = GRAPHS | {"steps": 120, "eval_every": 2, "dropout": 0.8, "smoothing": 0.1, "ema": 0.95}
 NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
+NODES |= {"dim": 128, "r_drop": 1.0}
 """Usual settings; of nodes few are labelled, which needs strong regularisation."""
+NARROW = 16  # width of the MLP of nodes
 
 
 # Graphs as tensors --------------------------------------------------------------------------------
@@ -53,6 +65,8 @@ def shortest_paths(graph: Graph, kinds: int, reach: int | None = None) -> np.nda
     if free is not None and needed > free:
         problem = f"{count:,} nodes: all pairs of them take {human_bytes(needed)}"
         raise ResourceError(f"laying out {graph.place}", problem, f"at most {human_bytes(free)}")
+    if (most := int(kind.max(initial=0))) >= kinds:
+        raise DataError(f"laying out {graph.place}", f"an edge of kind {most}", f"0 to {kinds - 1}")
     step = np.zeros((kinds, count, count))
     step[kind, first, second] = step[kind, second, first] = 1
     paths = np.zeros((count, count, 1 + kinds), np.float32)
@@ -117,8 +131,13 @@ class GraphKind(HeadKind):
     room, unit, config = "train", "labels", GraphShape  # type: ignore[assignment]
 
     def usual(self, said: Any) -> dict[str, Any]:
-        """Of nodes, which .npz files hold, or of graphs."""
-        return NODES if ".npz" in str(said.get("files")) else GRAPHS
+        """Of nodes, which .npz files hold and tables with names of nodes, or of graphs."""
+        for path in find_files(said.get("files", ())):
+            if kind_of(path) == "npz" or {"node", "source"} & {
+                *next(read_table(path), ((), ()))[1]
+            }:
+                return NODES
+        return GRAPHS
 
     def decide(self, settings: Any) -> None:
         """There must be files."""
@@ -158,9 +177,58 @@ class GraphKind(HeadKind):
         """A new model; config.json names its labels."""
         config, task = data.held
         kit = Kit(Model.fresh(config, plan.seed))
+        for module in kit.model.modules():
+            if isinstance(module, Attention) and plan.device == "cpu":
+                module.kernel = attend_neighbours
         kit.config = kit.fresh_config() | {"label_mean": task.mean, "label_std": task.spread}
         kit.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
         return kit
+
+    def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
+        """The loss of nodes is one of our own."""
+        own = {"loss": node_loss} if data.held[1].kind == "tag" else {}
+        return super().job(plan, data, kit) | own
+
+
+def node_loss(model: Model, batch: Batch, labels: Tensor, *how: Any) -> Loss:
+    """Cross-entropy of the labels (B, N) of nodes; those labelled −100 have none.
+
+    `how` begins with the smoothing and ends with `r_drop`. With that the graph is read twice, each
+    time with a dropout of its own, and both should be near their mean, sharpened, at all nodes,
+    labelled or not (GRAND, Feng 2020).
+    """
+    smoothing, *_, r_drop = how or (0.0, 0.0)
+    scores = model(batch.tile(2 if r_drop else 1)).float().unflatten(0, (-1, len(labels)))
+    flat, times, count = scores.flatten(0, 2), len(scores), (labels != IGNORED).sum()
+    loss = partial(F.cross_entropy, flat, labels.flatten().repeat(times), reduction="sum")
+    total, plain = loss(label_smoothing=smoothing) / times, loss() / times
+    if r_drop:
+        chances = scores.softmax(-1)  # (2, B, N, C)
+        sharp = chances.detach().mean(0).square()
+        apart = (chances - sharp / sharp.sum(-1, keepdim=True)).square().sum(-1).mean(0)
+        real = torch.ones_like(apart) if batch.mask is None else batch.mask
+        total = total + r_drop * count * (apart * real).sum() / real.sum()
+    return Loss(total, plain.detach(), count)
+
+
+def attend_neighbours(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> Tensor | None:
+    """Attention (B, H, N, K) of those pairs alone that a mask (B, 1, N, N) allows, if few."""
+    if mask is None or mask.dtype != torch.bool or mask.shape[-2] < q.shape[2]:
+        return None
+    row, _, first, second = mask.nonzero(as_tuple=True)
+    if FEW * len(row) > mask.numel():
+        return None
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (B, N, H, K)
+    scores = (q[row, first] * k[row, second]).sum(-1) * scale  # (pairs, H)
+    at = row * q.shape[1] + first
+    most = scores.new_full((len(q) * q.shape[1], q.shape[2]), -torch.inf)
+    most = most.scatter_reduce(0, at[:, None].expand_as(scores), scores.detach(), "amax")
+    share = (scores - most[at]).exp()
+    total = torch.zeros_like(most).index_add(0, at, share)
+    z = torch.zeros_like(q).flatten(0, 1).index_add(0, at, share[..., None] * v[row, second])
+    return (z / total[..., None]).view_as(q).transpose(1, 2)
 
 
 def task_of(graphs: list[Graph]) -> str:
@@ -186,7 +254,7 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
     asked = own.attention if own.attention != "auto" else "neighbours" if nodes else "graphormer"
     biased, window = asked == "graphormer", 2 if asked == "neighbours" else None
     kinds = 1 + max(0 if nodes else 3, *(int(graph.edges[:, 2].max(initial=0)) for graph in graphs))
-    block = BlockConfig(own.dim, own.heads, own.dim, window=window)
+    block = BlockConfig(own.dim, own.heads, NARROW if nodes else own.dim, window=window)
     features = graphs[0].nodes.shape[1] + WALKS * biased + (not nodes)
     front = TextConfig(own.dim, features, segments=DEGREES * biased, kind="graph")
     head = HeadConfig(len(task.names), "all" if nodes else "first", bias=True)
@@ -197,22 +265,42 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
 # Evaluation ---------------------------------------------------------------------------------------
 
 
-def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
-    """How right a model is on the labels of a split, or on all where the files have no splits."""
-    doing, config = f"evaluating on {files}", kit.model.config
+def predict_graphs(
+    kit: Kit, files: Paths, label: str | None = None, split: str | None = None
+) -> Iterator[tuple[Tensor, str, Prediction]]:
+    """(probabilities (C,) or a number (1,), label as it is written, what is said).
+
+    Of each graph or each node; with a split of those alone that have a label in it, or of all that
+    have one where the files have no splits.
+    """
+    doing, config = f"reading {files}", kit.model.config
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
     named = task.names[0] if task.kind == "regress" and task.names != ["label"] else None
-    graphs = select_labels(read_graphs(files, label or named), split, "")
+    graphs = read_graphs(files, label or named, labelled=split is not None)
+    graphs = graphs if split is None else select_labels(graphs, split, "")
     if not graphs or graphs[0].by_node != (task.kind == "tag"):
-        expected = f"labels of the split {split}, of {'nodes' if task.kind == 'tag' else 'graphs'}"
-        raise DataError(doing, "none", expected)
+        of = "nodes" if task.kind == "tag" else "graphs"
+        raise DataError(doing, "none", f"labels of the split {split}, of {of}" if split else of)
     scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
+    for graph, some in zip(graphs, scores, strict=True):
+        rows = some.view(len(graph.labels), -1)
+        for name, answer, row in zip(graph.names, graph.labels, rows, strict=True):
+            if split is not None and task.kind == "regress" and not is_number(answer):
+                note(f"left out: {graph.place}: the label {answer!r}; expected a number")
+            elif task.kind == "regress":
+                row = row * task.spread + task.mean
+                yield row, answer, Prediction(name, float(row))
+            elif answer or split is None:
+                row = row.softmax(-1)
+                yield row, answer, Prediction(name, task.names[int(row.argmax())], float(row.max()))
+
+
+def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
+    """How right a model is on the labels of a split, or on all where the files have no splits."""
+    answers = list(predict_graphs(kit, files, label, split))
+    task, labels = read_task(kit, f"evaluating on {files}"), [answer for _, answer, _ in answers]
     if task.kind == "regress":
-        said = torch.cat(scores) * task.spread + task.mean
-        return score_numbers([float(graph.labels[0]) for graph in graphs], said.tolist())
-    labels = list(enumerate(x for graph in graphs for x in graph.labels if x))
-    real = [torch.tensor([x != "" for x in graph.labels]) for graph in graphs]
-    rows = [score.view(len(some), -1)[some] for score, some in zip(scores, real, strict=True)]
-    return score_answers(task, labels, [row.softmax(-1) for row in rows])
+        return score_numbers([*map(float, labels)], [float(row) for row, *_ in answers])
+    return score_answers(task, list(enumerate(labels)), [row for row, *_ in answers])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from regard.result import Result, Row, shown
@@ -13,7 +12,6 @@ def verdict(passed: bool) -> str:
     return "pass" if passed else "FAIL"
 
 
-@dataclass(frozen=True)
 class Parity(Row):
     """How far our scores are from transformers', as it stands in parity.json."""
 
@@ -33,7 +31,6 @@ class Parity(Row):
     date: str = shown()
 
 
-@dataclass(frozen=True)
 class Property(Row):
     """One promise and how it was kept."""
 
@@ -43,7 +40,6 @@ class Property(Row):
     detail: str = shown(title="measured")
 
 
-@dataclass(frozen=True)
 class CheckReport(Result):
     """Parity of {path} with transformers."""
 
@@ -68,7 +64,6 @@ class CheckReport(Result):
         return {name: value for name, value in values.items() if value is not None}
 
 
-@dataclass(frozen=True)
 class Exported(Result):
     """{folder}."""
 

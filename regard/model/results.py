@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from regard.result import Grid, Result, Row, human_bytes, human_count, human_time, shown
@@ -15,7 +14,6 @@ D dim, H heads, G key-value heads, K head_dim, M hidden, V scores"""
 # info ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class InputInfo(Row):
     """What a model reads."""
 
@@ -27,7 +25,6 @@ class InputInfo(Row):
     """How positions are added to the embeddings."""
 
 
-@dataclass(frozen=True)
 class StackInfo(Row):
     """Sizes of an encoder or a decoder."""
 
@@ -45,7 +42,6 @@ class StackInfo(Row):
     window: int | None
 
 
-@dataclass(frozen=True)
 class TokenizerSummary(Row):
     """A tokenizer's kind, size and control tokens."""
 
@@ -54,7 +50,6 @@ class TokenizerSummary(Row):
     specials: dict[str, int]
 
 
-@dataclass(frozen=True)
 class ModelInfo(Result):
     """{path}."""
 
@@ -87,7 +82,6 @@ class ModelInfo(Result):
             yield LETTERS
 
 
-@dataclass(frozen=True)
 class CountedInfo(Result):
     """{path}: {kind}."""
 
@@ -104,7 +98,6 @@ class CountedInfo(Result):
 # models -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class ShippedModel(Row):
     """A model of the project."""
 
@@ -113,7 +106,6 @@ class ShippedModel(Row):
     folder: str = shown()
 
 
-@dataclass(frozen=True)
 class PresetInfo(Row):
     """A named shape."""
 
@@ -128,7 +120,6 @@ class PresetInfo(Row):
     parameters: int = shown("{:,}")
 
 
-@dataclass(frozen=True)
 class Catalogue(Result):
     """What can be opened or built by name."""
 
@@ -142,7 +133,6 @@ class Catalogue(Result):
 # plan ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class PlannedRun(Row):
     """What is planned."""
 
@@ -153,7 +143,6 @@ class PlannedRun(Row):
     train: bool
 
 
-@dataclass(frozen=True)
 class PartCost(Row):
     """What one part of the model costs."""
 
@@ -163,7 +152,6 @@ class PartCost(Row):
     seconds: float = shown(human_time, title="time")
 
 
-@dataclass(frozen=True)
 class TotalCost(Row):
     """One step or one forward pass."""
 
@@ -175,7 +163,6 @@ class TotalCost(Row):
     seconds: float = shown(human_time, title="time")
 
 
-@dataclass(frozen=True)
 class WholeRun(Row):
     """All steps together."""
 
@@ -189,7 +176,6 @@ class WholeRun(Row):
     """At most, for the power is a limit; None where it is not known."""
 
 
-@dataclass(frozen=True)
 class Plan(Result):
     """FLOPs, memory, time, disk and energy of a run of {model}."""
 

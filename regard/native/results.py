@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from regard.result import Result, Row, human_bytes, shown
 
 
-@dataclass(frozen=True)
 class MainMemory(Row):
     """Bytes of main memory."""
 
@@ -15,7 +12,6 @@ class MainMemory(Row):
     available: int | None = shown(human_bytes)
 
 
-@dataclass(frozen=True)
 class NativeKernels(Row):
     """Whether the kernels in C run here."""
 
@@ -23,7 +19,6 @@ class NativeKernels(Row):
     why_not: str
 
 
-@dataclass(frozen=True)
 class Speed(Row):
     """Of a float32 matrix product."""
 
@@ -31,7 +26,6 @@ class Speed(Row):
     float32_gflops: float = shown("{:,} GFLOP/s (float32 matrix product)", title="speed")
 
 
-@dataclass(frozen=True)
 class Machine(Result):
     """What this machine has, and how fast it is."""
 

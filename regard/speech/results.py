@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from regard.files import write_whole
 from regard.result import Grid, Result, Row
 
 
-@dataclass(frozen=True)
 class SpokenWord(Row):
     """A word and when it is said, in seconds."""
 
@@ -19,7 +17,6 @@ class SpokenWord(Row):
     end: float
 
 
-@dataclass(frozen=True)
 class SpokenSegment(Row):
     """A sentence, or what the model took for one piece, and when it is said, in seconds."""
 
@@ -28,7 +25,6 @@ class SpokenSegment(Row):
     text: str
 
 
-@dataclass(frozen=True)
 class Transcript(Result):
     """What is said in {file}."""
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from regard.result import Grid, Result, Row, human, shown
 
 
-@dataclass(frozen=True)
 class Encoding(Result):
     """A text as tokens."""
 
@@ -38,7 +36,6 @@ class Encoding(Result):
         return " ".join(map(str, self.ids))
 
 
-@dataclass(frozen=True)
 class Decoded(Result):
     """The text of tokens."""
 
@@ -49,7 +46,6 @@ class Decoded(Result):
         yield self.text
 
 
-@dataclass(frozen=True)
 class Cut(Row):
     """One word of a text and why it was cut as it was.
 
@@ -62,7 +58,6 @@ class Cut(Row):
     """What led there, a line each."""
 
 
-@dataclass(frozen=True)
 class Cuts(Result):
     """Why each word of a text was cut as it was."""
 
@@ -76,7 +71,6 @@ class Cuts(Result):
             yield from (f"    {step}" for step in cut.steps)
 
 
-@dataclass(frozen=True)
 class TrainedTokenizer(Result):
     """{kind}, {size:,} ids, in {out}."""
 
@@ -93,7 +87,6 @@ class TrainedTokenizer(Result):
         yield self.title() + ("" if factor is None else f"; {factor:.2f} tokens for a word")
 
 
-@dataclass(frozen=True)
 class Special(Row):
     """A control token."""
 
@@ -104,7 +97,6 @@ class Special(Row):
         return f"{self.piece} ({self.id})"
 
 
-@dataclass(frozen=True)
 class TokenizerInfo(Result):
     """{name}."""
 
@@ -117,7 +109,6 @@ class TokenizerInfo(Result):
     name: str = shown(json=False, table=False)
 
 
-@dataclass(frozen=True)
 class Merge(Row):
     """Two pieces that became one, and how often they stood side by side."""
 
@@ -125,7 +116,6 @@ class Merge(Row):
     count: int
 
 
-@dataclass(frozen=True)
 class Merges(Result):
     """The merges of byte pair encoding on a small text."""
 
@@ -140,7 +130,6 @@ class Merges(Result):
         yield " / ".join(" ".join(word) for word in self.words)
 
 
-@dataclass(frozen=True)
 class Vocabulary(Result):
     """{kind}."""
 

@@ -345,9 +345,11 @@ def graph(*args: Any, shape: Annotated[GraphShape, FLAT] = GRAPH, **named: Any) 
     Labels that are not whole numbers, or have more than 20 values, are learnt as numbers.
 
     Args:
-        files: CSV, TSV or JSONL with a column smiles and one of labels; or .npz of one graph with
-            labelled nodes: edges, labels, features or words as CSR (indptr, indices). A column
-            split, or arrays train, val and test, say what is trained and validated on.
+        files: CSV, TSV or JSONL with a column smiles and one of labels; or a table of nodes (node,
+            label, numbers) and one of edges (source, target, perhaps kind); or of sets, a row for
+            each member (graph, label, numbers); or .npz of one graph with labelled nodes: edges,
+            labels, features or words as CSR (indptr, indices). A column split, or arrays train,
+            val and test, say what is trained and validated on.
         out: the run's folder, new or empty (runs/graph-1, -2, …).
         resume: the folder of a run to go on with, from its last checkpoint and with its settings.
         config: how to train: steps, learning rate, batches, checkpoints.
@@ -359,9 +361,9 @@ def graph(*args: Any, shape: Annotated[GraphShape, FLAT] = GRAPH, **named: Any) 
 
     Example:
         >>> regard.train.graph("molecules.csv", out="run").best_valid
-        $ regard train graph cora.npz --out run
+        $ regard train graph nodes.csv edges.csv --out run
         $ regard train graph molecules.csv --label logP --out run --steps 5000
-        $ regard train graph train.csv --valid dev.csv --out run --attention neighbours
+        $ regard train graph sets.csv --attention set --out run
     """
     from regard.graphs.graph_tasks import GraphKind
 

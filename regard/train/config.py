@@ -372,9 +372,9 @@ class GraphShape(Config):
     attention: Literal["auto", "graphormer", "neighbours", "set"] = "auto"
     """Biases of degrees, paths and edges (usual for graphs); neighbours alone (for nodes); all."""
     dim: Count = 64
-    """Width of the residual stream, and of the MLP."""
+    """Width of the residual stream, and of the MLP (for nodes: 128, and of the MLP 16)."""
     depth: Count = 4
-    """Blocks (.npz: 2)."""
+    """Blocks (for nodes: 2)."""
     heads: Count = 8
     """Attention heads."""
     rows: Count = 32

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
-@dataclass(frozen=True)
 class Run(Result):
     """A trained model in {out}."""
 
@@ -85,7 +83,6 @@ class Run(Result):
         return figure
 
 
-@dataclass(frozen=True)
 class RunSettings(Result):
     """The settings of a run."""
 
@@ -100,7 +97,6 @@ class RunSettings(Result):
         yield write_toml(self).rstrip()
 
 
-@dataclass(frozen=True)
 class DryRun(Result):
     """What would run; nothing was written."""
 
@@ -121,7 +117,6 @@ Trained = Run | DryRun | RunSettings
 """A run; with `dry_run` what it would take, with `print_config` its settings."""
 
 
-@dataclass(frozen=True)
 class Kill(Row):
     """How one process was ended."""
 
@@ -135,7 +130,6 @@ class Kill(Row):
     workers: int
 
 
-@dataclass(frozen=True)
 class ResumeCheck(Result):
     """Kills of `train {kind}`, and the weights of both runs."""
 
@@ -154,7 +148,6 @@ class ResumeCheck(Result):
         return 0 if self.same else 1
 
 
-@dataclass(frozen=True)
 class Replay(Result):
     """A run again, compared with its receipt."""
 
@@ -170,7 +163,6 @@ class Replay(Result):
         return 0 if self.match else 1
 
 
-@dataclass(frozen=True)
 class LearntShortlist(Result):
     """A shortlist of words for translations, and what it is worth."""
 
@@ -189,7 +181,6 @@ class LearntShortlist(Result):
     """Pairs that were not learnt from, on which length and share were measured."""
 
 
-@dataclass(frozen=True)
 class LearntMemory(Result):
     """Sentence pairs that show what rare words become."""
 

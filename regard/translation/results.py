@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from regard.result import Grid, Result, Row, shown
 
 
-@dataclass(frozen=True)
 class Alternative(Row):
     """One of several translations."""
 
@@ -28,7 +27,6 @@ class Alternative(Row):
         return f"{probability:.0%}" if probability >= 0.1 else f"{100 * probability:.2g}%"
 
 
-@dataclass(frozen=True)
 class OtherWord(Row):
     """Another word for a place, and the translation that goes on from it."""
 
@@ -37,7 +35,6 @@ class OtherWord(Row):
     translation: str
 
 
-@dataclass(frozen=True)
 class TargetWord(Row):
     """A word of a translation."""
 
@@ -55,7 +52,6 @@ class TargetWord(Row):
         return super().to_dict() | {"confidence": round(self.confidence, 4)}
 
 
-@dataclass(frozen=True)
 class SourceWord(Row):
     """A word of the source."""
 
@@ -73,7 +69,6 @@ class SourceWord(Row):
         return f"{special.get(self.seen, f'seen {self.seen:,} times')} in training"
 
 
-@dataclass(frozen=True)
 class Example(Row):
     """A pair of sentences that shows what a word became."""
 
@@ -87,7 +82,6 @@ class Example(Row):
     """Corpus or file, and line."""
 
 
-@dataclass(frozen=True)
 class DictionaryEntry(Row):
     """What the dictionary of a model's folder says of a word or an idiom."""
 
@@ -97,7 +91,6 @@ class DictionaryEntry(Row):
     translations: list[str]
 
 
-@dataclass(frozen=True)
 class Explanation(Row):
     """One sentence and the reasons for its translation."""
 
@@ -177,7 +170,6 @@ class Explanation(Row):
             yield f"  {example.source}\n  → {example.target}"
 
 
-@dataclass(frozen=True)
 class Translation(Result):
     """A text and its translation."""
 
@@ -254,7 +246,6 @@ class Translation(Result):
         return draw_alignments([(*both, one.weights, one.links) for both, one in read])
 
 
-@dataclass(frozen=True)
 class TranslatedDocument(Result):
     """{file}, translated."""
 

@@ -304,15 +304,15 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
 def predict(
     model: ModelLike, path: File, *, text: str | None = None, precision: Precision = "auto"
 ) -> Iterator[Prediction]:
-    """What a tuned model says of each text, picture or clip of a file.
+    """What a tuned model says of each text, picture, clip, graph or node of a file.
 
     Its class, its number, or the tags of its words.
 
     Args:
-        model: the folder `final` of `regard tune`, `train image` or `train sound`, a classifier of
-            transformers, or an opened Kit.
+        model: the folder `final` of `regard tune` or of `train image`, `sound` or `graph`, a
+            classifier of transformers, or an opened Kit.
         path: CSV, TSV or JSONL with a column of texts, or a text on each line; for tags CoNLL too.
-            Of pictures or sounds a file, a folder, or whatever they are trained on.
+            Of pictures, sounds or graphs a file, a folder, or whatever they are trained on.
         text: the column of the texts (text, sentence).
         precision: of the matrix products; less is faster.
 
@@ -334,6 +334,10 @@ def predict(
         from regard.vision.picture_classes import IMAGE_RUN
 
         return (said for *_, said in IMAGE_RUN.predict(kit, [str(path)]))
+    if kit.model.config.front.kind == "graph":
+        from regard.graphs.graph_tasks import predict_graphs
+
+        return (said for *_, said in predict_graphs(kit, path))
     return predict_file(kit, path, text)
 
 

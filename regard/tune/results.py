@@ -10,7 +10,6 @@ from regard.result import Grid, Result, Row, human, shown
 from regard.train.results import Run
 
 
-@dataclass(frozen=True)
 class Prediction(Result):
     """What a tuned model says of a text."""
 
@@ -31,7 +30,6 @@ class Prediction(Result):
         yield f"{human(self.label)}{sure}  {self.text}"
 
 
-@dataclass(frozen=True)
 class Merged(Result):
     """An adapter in the weights of its base, written to {out}."""
 
@@ -48,7 +46,6 @@ class Merged(Result):
     out: str
 
 
-@dataclass(frozen=True)
 class FrontierPoint(Row):
     """How much reward for how much divergence."""
 

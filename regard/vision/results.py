@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from regard.look.results import Attribution, Overlay
@@ -13,7 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@dataclass(frozen=True)
 class Drawing(Result):
     """Pictures that a model drew."""
 
@@ -47,7 +45,6 @@ class Drawing(Result):
         return figure
 
 
-@dataclass(frozen=True)
 class PictureAttribution(Attribution):
     """What each patch, or pixel, of a picture gives to a class, by one method."""
 

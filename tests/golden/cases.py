@@ -154,6 +154,12 @@ CASES = [
     Case("train-sound-text", f"train sound {{text}} --out {{out}} {HEAR}"),
     Case("train-graph", f"train graph {{molecules}} --out {{out}} {GRAPHS}", tolerance=TRAINED),
     Case("train-graph-no-label", "train graph {molecules} --out {out} --label logP"),
+    Case(
+        "train-nodes", f"train graph {{nodes}} {{edges}} --out {{out}} {GRAPHS}", tolerance=TRAINED
+    ),
+    Case("train-graph-no-nodes", f"train graph {{edges}} --out {{out}} {GRAPHS}"),
+    Case("predict-graph", "predict {graphs}/final {molecules}", tolerance=TRAINED),
+    Case("predict-graph-nodes", "predict {citations}/final {molecules}"),
     Case("evaluate-graph", "evaluate graph {graphs}/final {molecules}", tolerance=TRAINED),
     Case("evaluate-graph-text", "evaluate graph {bert} {molecules}"),
     Case("train-dry-run", f"train lm {{text}} --out {{out}} --dry-run {SMALL} {OFTEN}"),

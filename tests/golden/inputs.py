@@ -73,6 +73,7 @@ TRAINED = {
     "hearer": f"train sound tones --optimizer adamw {HEAR}",
     "grader": f"tune regress {{grades}} --model {{bert}} {TUNE}",
     "graphs": f"train graph {{molecules}} {GRAPHS}",
+    "citations": f"train graph {{nodes}} {{edges}} {GRAPHS}",
 }
 """Inputs that regard makes itself; each command gets `--out` and the input's place."""
 
@@ -145,6 +146,21 @@ def texts() -> dict[str, tuple[str, str]]:
                 for n in range(2, 8)
                 for split in ("train", "valid", "test")
             ),
+        ),
+        "nodes": (
+            "nodes.csv",
+            lines(["node,label,split,weight"])
+            + lines(
+                f"n{n},{'red' if n % 2 else 'blue'},{('train', 'valid', 'test')[n // 4 % 3]},{n % 2}"
+                for n in range(24)
+            )
+            + lines(["n24,red,train,heavy"]),
+        ),
+        "edges": (
+            "edges.tsv",
+            lines(["source\ttarget"])
+            + lines(f"n{n}\tn{n + 2}" for n in range(22))
+            + lines(["n3\tn3", "n3\tn99"]),
         ),
         "pairs": ("pairs.tsv", lines(f"{a} {n}\t{b} {n}" for n, (a, b) in enumerate(pairs[:40]))),
         "pairs_test": ("pairs_test.tsv", lines(f"{a}\t{b}" for a, b in pairs[40:])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,14 @@ from regard.core import mask as masks
 from regard.errors import DataError, ResourceError, UsageError
 from regard.graphs import graph_tasks
 from regard.graphs.graph_files import Graph, read_graphs, select_labels
-from regard.graphs.graph_tasks import build_model, collate, lay_out, shortest_paths
+from regard.graphs.graph_tasks import (
+    attend_neighbours,
+    build_model,
+    collate,
+    lay_out,
+    node_loss,
+    shortest_paths,
+)
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -37,7 +45,9 @@ def make_graph(count, edges, seed=None, by_node=False):
     kinds = np.zeros(len(edges)) if seed is None else dice.integers(3, size=len(edges))
     ends = np.column_stack([np.array(edges).reshape(-1, 2), kinds]).astype(np.int64)
     labels = ["0"] * (count if by_node else 1)
-    return Graph("here", nodes.astype(np.float32), ends, labels, [""] * len(labels), by_node)
+    names = [str(n) for n in range(len(labels))]
+    splits = [""] * len(labels)
+    return Graph("here", nodes.astype(np.float32), ends, labels, names, splits, by_node)
 
 
 def random_graph(seed, count=9, by_node=False):
@@ -156,6 +166,15 @@ def test_the_order_of_nodes_says_nothing(attention, double, close):
         torch.testing.assert_close(there, here, atol=close, rtol=close)
 
 
+def test_a_set_in_another_order_is_the_same_set():
+    """Row 92: of a set no order is seen, to 1e-6."""
+    for seed in range(20):
+        some = make_graph(20, [], seed)
+        model = make_model(some, "set", seed=seed)
+        moved = permute(some, np.random.default_rng(seed).permutation(20))
+        torch.testing.assert_close(run(model, moved), run(model, some), atol=1e-6, rtol=1e-6)
+
+
 @pytest.mark.parametrize("attention", ["graphormer", "neighbours", "set"])
 @pytest.mark.parametrize("by_node", [False, True])
 def test_a_batch_gives_what_each_graph_gives_alone(attention, by_node, one_thread):  # noqa: F811
@@ -238,6 +257,37 @@ def test_the_mask_of_neighbours_is_attention_with_that_mask():
     torch.testing.assert_close(run(model, graph), wanted, atol=1e-12, rtol=1e-12)
 
 
+@pytest.mark.parametrize("rows, count", [(1, 300), (2, 150)])
+def test_neighbours_that_are_gathered_are_those_of_the_mask(rows, count):
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.rand(rows, 1, count, count, generator=generator) < 0.02
+    mask |= torch.eye(count, dtype=torch.bool)
+    shape = 3, rows, 4, count, 8
+    parts = torch.randn(shape, generator=generator, dtype=torch.double).requires_grad_()
+    gathered = attend_neighbours(*parts, mask, False, 0.3)
+    dense = F.scaled_dot_product_attention(*parts, mask, scale=0.3)
+    torch.testing.assert_close(gathered, dense, atol=1e-12, rtol=1e-12)
+    ours, theirs = (torch.autograd.grad(z.square().sum(), parts)[0] for z in (gathered, dense))
+    torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
+    assert attend_neighbours(*parts, torch.ones_like(mask), False, 0.3) is None  # all are near
+    assert attend_neighbours(*parts, None, False, 0.3) is None
+
+
+def test_two_draws_of_dropout_should_agree_at_nodes_without_a_label_too():
+    graph = random_graph(7, by_node=True)
+    model = make_model(graph, "neighbours").train()
+    batch = collate([lay_out(graph, model.config)])
+    labels = torch.tensor([[0, 1] + [-100] * (len(graph) - 2)])
+    plain = node_loss(model, batch, labels, 0.1, 0.0)
+    assert plain.tokens == 2
+    torch.testing.assert_close(plain.plain, node_loss(model, batch, labels).sum)
+    chances = model(batch).softmax(-1)
+    sharp = chances.square() / chances.square().sum(-1, keepdim=True)
+    apart = (chances - sharp).square().sum(-1).mean()  # no dropout: two draws are one
+    both = node_loss(model, batch, labels, 0.1, 3.0)
+    torch.testing.assert_close(both.sum, plain.sum + 3.0 * 2 * apart)
+
+
 def test_taps_read_the_pattern_of_neighbours():
     kit = Kit(make_model(random_graph(8, by_node=True), "neighbours"))
     graph = lay_out(random_graph(8, by_node=True), kit.model.config)
@@ -302,7 +352,7 @@ def test_the_maximum_of_a_set_of_numbers(one_thread):  # noqa: F811
         sets = [dice.integers(10, size=dice.integers(1, 21)) for _ in range(count)]
         rows = [np.eye(10, dtype=np.float32)[numbers] for numbers in sets]
         empty = np.zeros((0, 3), np.int64)
-        graphs = [Graph("here", row, empty, ["0"], [""]) for row in rows]
+        graphs = [Graph("here", row, empty, ["0"], ["0"], [""]) for row in rows]
         return graphs, [int(numbers.max()) for numbers in sets]
 
     model = fit(*draw(1500), "set", 150, lr=1e-2)
@@ -401,6 +451,104 @@ def test_a_dry_run_counts(arrays, tmp_path):
     result = regard.train.graph(arrays, out=tmp_path / "run", dry_run=True)
     assert result.data["train"] == "10 labels"
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Red and blue nodes that know others of their kind, and rows that are wrong."""
+    dice, kinds = np.random.default_rng(0), ["red", "blue"] * 20
+    lines = ["node,label,split,weight,height"]
+    for n, kind in enumerate(kinds):
+        split = ("train", "train", "dev", "test")[n // 2 % 4]
+        lines.append(f"n{n},{kind},{split},{(kind == 'red') + dice.normal() / 2:.3f},{n % 7}")
+    lines += ["n3,red,train,1,2", "n77,red,train,heavy,2", "n78,red,train,nan,2"]
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "nodes.csv").write_text("\n".join(lines))
+    edges = [(a, b) for a in range(40) for b in range(a) if kinds[a] == kinds[b]]
+    lines = ["source\ttarget\tkind"] + [f"n{a}\tn{b}\t{a % 2}" for a, b in edges if a % 3 == 0]
+    lines += ["n1\tn1\t0", "n1\tn90\t0", "n1\tn77\t0", "n1\tn2\tfriend"]
+    (tmp_path / "tables" / "edges.tsv").write_text("\n".join(lines))
+    return tmp_path / "tables"
+
+
+def test_tables_of_nodes_and_edges(tables, tmp_path, capsys):
+    (graph,) = read_graphs(tables)
+    said = capsys.readouterr().err
+    for where, fault in (
+        ("line 42 of .*nodes.csv", "a second node 'n3'"),
+        ("line 43 of .*nodes.csv", "weight 'heavy'; expected a number"),
+        ("line 44 of .*nodes.csv", "weight 'nan'; expected a number"),
+        ("line 136 of .*edges.tsv", "no node is called 'n90'"),
+        ("line 137 of .*edges.tsv", "no node is called 'n77'"),
+        ("line 138 of .*edges.tsv", "kind 'friend'; expected a whole number"),
+    ):
+        assert re.search(f"left out: {where}: {fault}", said), said
+    assert (len(graph), graph.nodes.shape[1], len(graph.edges)) == (40, 2, 134)
+    assert (graph.names[7], graph.labels[7], graph.splits[7]) == ("n7", "blue", "test")
+    settings = {"shape": GraphShape(**SMALL), "config": replace(RUN, dropout=0.1)}
+    regard.train.graph(tables, out=tmp_path / "run", **settings)
+    scores = regard.evaluate.graph(tmp_path / "run" / "final", tables)
+    assert scores.count == 10
+    assert scores.accuracy > 0.7
+    (tables / "nodes.csv").write_text("node,weight,height\na,1,3\nb,0,4\n")
+    (tables / "edges.tsv").write_text("source\ttarget\na\tb\n")
+    said = list(regard.predict(tmp_path / "run" / "final", tables))
+    assert [one.text for one in said] == ["a", "b"]
+    assert all(one.label in ("red", "blue") and 0.5 <= one.probability <= 1 for one in said)
+    (tables / "edges.tsv").write_text("source\ttarget\tkind\na\tb\t7\n")
+    with pytest.raises(DataError, match="an edge of kind 7"):
+        list(regard.predict(tmp_path / "run" / "final", tables))
+
+
+def test_edges_alone_are_a_graph_of_which_nothing_else_is_known(tmp_path):
+    (tmp_path / "edges.csv").write_text("source,target\nx,y\ny,z\nw,w\n")
+    (graph,) = read_graphs(tmp_path / "edges.csv", labelled=False)
+    assert graph.names == ["x", "y", "z", "w"]
+    assert graph.nodes.tolist() == [[1.0]] * 4
+    assert graph.edges.tolist() == [[0, 1, 0], [1, 2, 0], [3, 3, 0]]
+    (tmp_path / "edges.csv").write_text("source,goal\nx,y\n")
+    with pytest.raises(DataError, match="no column 'target'"):
+        read_graphs(tmp_path / "edges.csv")
+
+
+def test_sets_are_rows_that_share_a_name(tmp_path, capsys):
+    dice, lines = np.random.default_rng(0), ["graph,label,split,small,large"]
+    for n in range(60):
+        size, split = dice.integers(1, 6), ("train", "valid", "test")[n % 3]
+        large = dice.integers(2, size=size)
+        kind = "some" if large.any() else "none"
+        lines += [f"s{n},{kind},{split},{1 - x},{x}" for x in large]
+    lines += ["s0,other,train,1,0"]
+    (tmp_path / "sets.csv").write_text("\n".join(lines))
+    graphs = read_graphs(tmp_path / "sets.csv")
+    assert f"line {len(lines)} of" in capsys.readouterr().err
+    assert len(graphs) == 60
+    assert not any(graph.by_node or len(graph.edges) for graph in graphs)
+    settings = {"shape": GraphShape(attention="set", **SMALL), "config": RUN}
+    regard.train.graph(tmp_path / "sets.csv", out=tmp_path / "run", **settings)
+    assert regard.evaluate.graph(tmp_path / "run" / "final", tmp_path / "sets.csv").accuracy > 0.9
+    assert list(regard.predict(tmp_path / "run" / "final", tmp_path / "sets.csv"))[3].text == "s3"
+    (tmp_path / "many.csv").write_text("graph,source,target\ns0,0,0\ns1,0,9\n")
+    joined = read_graphs([tmp_path / "sets.csv", tmp_path / "many.csv"])
+    assert "no node is called '9'" in capsys.readouterr().err
+    assert [len(graph.edges) for graph in joined[:2]] == [1, 0]
+    (tmp_path / "sets.csv").write_text("label,small\na,1\n")
+    with pytest.raises(DataError, match="no column 'graph'"):
+        read_graphs(tmp_path / "sets.csv")
+
+
+def test_numbers_and_classes_of_new_molecules(molecules, tmp_path, capsys):
+    shape = GraphShape(label="size", **SMALL)
+    config = replace(RUN, steps=10)
+    regard.train.graph(molecules, out=tmp_path / "sizes", shape=shape, config=config)
+    (tmp_path / "new.csv").write_text("smiles\nCCO\nC1C\nc1ccccc1\n")
+    said = list(regard.predict(tmp_path / "sizes" / "final", tmp_path / "new.csv"))
+    assert "line 3 of" in capsys.readouterr().err
+    assert [one.text for one in said] == ["CCO", "c1ccccc1"]
+    assert all(isinstance(one.label, float) and one.probability is None for one in said)
+    (tmp_path / "odd.csv").write_text("smiles,size\nCCO,3\nCCC,many\nCCCC,4\n")
+    assert regard.evaluate.graph(tmp_path / "sizes" / "final", tmp_path / "odd.csv").count == 2
+    assert "the label 'many'; expected a number" in capsys.readouterr().err
 
 
 def test_other_files_and_models_are_refused(arrays, molecules, tmp_path, folders):
