@@ -36,8 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # runs from the source tree
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
 import numpy as np
 import torch
@@ -45,6 +44,7 @@ import torch.nn.functional as F
 
 import regard
 
+ROOT = Path(__file__).resolve().parent.parent
 SPEAKERS = "george jackson lucas nicolas theo yweweler".split()
 FOLDS = list("12345")
 SHAPE = dict(dim=192, depth=6, heads=6, drop_path=0.1)
