@@ -110,17 +110,18 @@ def draw_overlays(overlay: Overlay, scores: Sequence[Sequence[Any]], title: str)
 
     figure = new_figure(1.5 * len(scores[0]), 0.3 + 1.5 * len(scores))
     figure.suptitle(label(title), fontsize=8, wrap=True)
-    height, width = overlay.pixels.shape[:2]
+    turn = slice(None, None, -1 if overlay.upward else 1)
+    pixels, (height, width) = overlay.pixels[turn], overlay.pixels.shape[:2]
     for row, drawn in enumerate(figure.subplots(len(scores), len(scores[0]), squeeze=False)):
         for axes, values in zip(drawn, scores[row], strict=True):
-            grey = overlay.pixels.ndim == 3 and values is not None
-            axes.imshow(overlay.pixels.mean(2) if grey else overlay.pixels, cmap="gray")
+            grey = pixels.ndim == 3 and values is not None
+            axes.imshow(pixels.mean(2) if grey else pixels, cmap="gray")
             axes.set(xticks=[], yticks=[])
             if values is not None:
                 heat = np.zeros(overlay.grid[0] * overlay.grid[1])
                 heat[overlay.places] = values
                 most, where = abs(heat).max() or 1.0, (-0.5, width - 0.5, height - 0.5, -0.5)
-                heat = heat.reshape(overlay.grid) / most
+                heat = heat.reshape(overlay.grid)[turn] / most
                 how = {"cmap": "RdBu_r", "vmin": -1, "vmax": 1, "extent": where}
                 axes.imshow(heat, alpha=abs(heat) ** 0.5 * 0.9, **how)
     return figure

@@ -141,6 +141,8 @@ class Overlay:
     """Rows and columns of places."""
     places: Array
     """(M,): the place of each token, row by row."""
+    upward: bool = False
+    """The first row is the lowest, as in a spectrogram."""
 
     @property
     def names(self) -> list[str]:
@@ -168,7 +170,7 @@ class AttentionMaps(Result):
     shown_head: tuple[int, int] | None = None
     """The block and head that is listed and drawn; None lists the mean and draws all."""
     overlay: Overlay | None = field(default=None, repr=False)
-    """The picture that the tokens are of; what its first token looks at is drawn on it."""
+    """The picture that the tokens are of; what its class token looks at is drawn on it, or all."""
 
     def stack(self, name: str | None = None) -> StackMaps:
         """The maps of a stack; None is the one that is shown."""
@@ -267,8 +269,10 @@ class AttentionMaps(Result):
         if self.overlay is not None:
             maps, shown, lead = self.stack(), self.shown_head, -len(self.overlay.places)
             heads = maps.heads if shown is None else [[maps.heads[shown[0]][shown[1]]]]
-            asks = -1 if maps.stack == "decoder" else 0
-            weights = [[one.dense()[asks, lead:] for one in row] for row in heads]
+            dense = [[one.dense() for one in row] for row in heads]  # (T, T) each
+            first = len(dense[0][0]) + lead  # and how many stand before the places
+            asks = slice(-1, None) if maps.stack == "decoder" else slice(1 if first else None)
+            weights = [[one[asks, lead:].mean(0) for one in row] for row in dense]
             return draw_overlays(self.overlay, weights, self.heading)
         return draw_heads(self) if self.shown_head is None else draw_head(self, self.shown_head)
 

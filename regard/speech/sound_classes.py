@@ -182,6 +182,13 @@ class SoundKind(PictureKind):
         job = super().job(plan, data, kit)
         return {"loss": partial(ctc_loss, **job["loss"].keywords)} if plan.own.transcripts else job
 
+    def places(self, kit: Kit) -> tuple[tuple[int, int], Counts, int]:
+        """Patches as those of pictures; else a token for every second frame."""
+        if isinstance(kit.model.config.front, ImageConfig):
+            return super().places(kit)
+        count = self.open(kit)[1].frames // 2
+        return (1, count), np.arange(count), 0
+
     @torch.no_grad()
     def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
         """Of transcripts: (log-probabilities (T, V), what is said, what is written) of each."""
@@ -233,6 +240,11 @@ class SoundKind(PictureKind):
             rates.append(wrong / max(1, sum(len(split(gold)) for gold, _ in pairs)))
         right = sum(gold == said for gold, said in pairs) / len(pairs)
         return TranscriptScores(rates[0], rates[1], right, len(pairs))
+
+
+def heard_in_patches(kit: Kit) -> bool:
+    """Whether a model of pictures of one plane reads spectrograms (AST)."""
+    return "num_mel_bins" in parse(kit.files, PROCESSOR)
 
 
 def frames_of(own: Any) -> int:

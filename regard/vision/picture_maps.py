@@ -1,8 +1,8 @@
-"""Looking inside models of pictures: attention over the picture, reasons, probes by layer.
+"""Looking inside models of pictures and sounds: attention, reasons, probes by layer.
 
-Rollout (Abnar and Zuidema 2020) and attention are of patches, gradients of pixels, from the mean
-picture on. A kind of `PictureKind` says how files become planes (C, H, W), so that spectrograms are
-drawn as pictures are.
+Rollout (Abnar and Zuidema 2020) and attention are of patches or moments, gradients of pixels, from
+zeros on (of pictures the mean colour). A kind of `PictureKind` says how files become planes
+(C, H, W): a spectrogram is a picture of one plane, low tones below.
 """
 
 from __future__ import annotations
@@ -26,19 +26,23 @@ from regard.look.attribution import find_class, integrate, mix_residual, rollout
 from regard.look.probing import choose_taps, make_task, probe_vectors
 from regard.look.results import AttentionMaps, LabelProbe, Method, MethodScores, Overlay
 from regard.model.batch import Batch
+from regard.speech.sound_classes import SOUND_RUN, heard_in_patches
 from regard.verbs import ModelLike, group_texts
 from regard.vision.picture_classes import IMAGE_RUN, PictureKind
 from regard.vision.pixel_tokens import PIXEL_RUN, has_codes
 from regard.vision.results import PictureAttribution
 
-DOING = "explaining a picture"
+DOING = "explaining what a model sees or hears"
 GROUP = 64  # pictures that are run at once
 
 
 def open_reader(model: ModelLike, precision: str | None) -> tuple[Kit, PictureKind | None]:
     """A model, and the kind of its pictures where it reads those; else it has a tokenizer."""
     kit = open_kit(model, precision, text=False)
-    if kit.model.config.front.kind == "image":
+    front = kit.model.config.front
+    if front.kind == "audio" and kit.model.decoder is None or heard_in_patches(kit):
+        return kit, SOUND_RUN
+    if front.kind == "image":
         return kit, IMAGE_RUN
     if has_codes(kit):
         return kit, PIXEL_RUN
@@ -51,12 +55,12 @@ def read_picture(kit: Kit, kind: PictureKind, path: str) -> tuple[Batch, Overlay
         batch = kind.batch(kit, torch.from_numpy(planes.copy())[None])
         grid, places, lead = kind.places(kit)
         shown = planes.transpose(1, 2, 0) if len(planes) == 3 else planes.mean(0)
-        return batch, Overlay(shown, grid, places), lead
-    raise DataError(f"reading {path}", "no picture", "one that can be read")
+        return batch, Overlay(shown, grid, places, kind is SOUND_RUN), lead
+    raise DataError(f"reading {path}", "no picture or clip", "one that can be read")
 
 
 def map_picture(kit: Kit, kind: PictureKind, path: str, **how: Any) -> AttentionMaps:
-    """Where heads look in a picture; of the class token, else of the last, it is drawn."""
+    """Where heads look in a picture; drawn for the class token or all tokens, else the last."""
     batch, overlay, lead = read_picture(kit, kind, path)
     tokens = [*("class", "teacher")[:lead], *overlay.names]
     maps = map_attention(kit, path, None, read=(batch, {"picture": tokens}), **how)
@@ -77,7 +81,7 @@ def explain_picture(
         raise UsageError(DOING, f"method {method}", "ig, gradient, attention or rollout")
     size, labels = kit.model.config.head.size, kit.config.get("id2label") or {}
     if size is None or kit.model.config.head.take == "all":
-        raise wrong_network(DOING, kit, "a classifier of pictures")
+        raise wrong_network(DOING, kit, "a classifier of pictures or sounds")
     names = {n: str(labels.get(str(n), n)) for n in range(size)}
     batch, overlay, lead = read_picture(kit, kind, path)
     good, bad = (None if word is None else find_class(names, word) for word in (target, against))
@@ -100,7 +104,8 @@ def explain_picture(
         rows = mixed[method == "attention"][0]  # (T, T)
         row = rows[0] if lead else rows.mean(0)
         one = MethodScores(row[lead:].cpu().double(), share=float(row[lead:].sum()))
-    said = path, names[good], None if bad is None else names[bad], "the mean colour"
+    zeros = "zeros" if overlay.upward else "the mean colour"
+    said = path, names[good], None if bad is None else names[bad], zeros
     where = overlay.places.tolist(), overlay.names
     return PictureAttribution(*said, *where, method, one, overlay)
 

@@ -41,6 +41,7 @@ tune/classification
 vision graphs
 speech/sound_files
 speech/sound_classes
+vision/picture_maps
 rules serve demonstrations
 mechanism __init__
 cli
