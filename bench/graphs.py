@@ -54,10 +54,10 @@ class Figure(NamedTuple):
     """Settings of regard that are not the usual ones."""
 
 
-MOLECULES = {"steps": 30_000, "eval_every": 250, "save_every": 1000, "lr": 1e-3, "dropout": 0.0}
+MOLECULES = {"steps": 30_000, "eval_every": 250, "save_every": 1000, "lr": 1e-3}
 MOLECULES |= {"ema": 0.999, "weight_decay": 0.01, "warm_up": 500, "keep": 1, "log_every": 100}
 LARGE = {"dim": 96, "depth": 8, "rows": 64}
-MADE = {"steps": 400, "lr": 1e-2, "dropout": 0.0, "eval_every": 50, "save_every": 100}
+MADE = {"steps": 400, "lr": 1e-2, "eval_every": 50, "save_every": 100, "ema": 0.0}
 ESOL = "measured log solubility in mols per litre"
 FIGURES = {
     "cora": Figure("cora.npz", None, "accuracy", 0.82),

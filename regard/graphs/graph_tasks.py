@@ -42,8 +42,8 @@ LONGEST, DEGREES, WALKS, FEW = 20, 64, 16, 20
 """Longer paths and more neighbours share a row of their table; steps of random walks; below this
 share of all pairs, one in so many, neighbours are gathered on a CPU."""
 CLASSES = 20  # whole numbers with more values than this are numbers, not classes
-GRAPHS: dict[str, Any] = {"steps": 2000, "eval_every": 100, "save_every": 100, "dropout": 0.1}
-GRAPHS |= {"weight_decay": 0.01, "metric": "accuracy"}
+GRAPHS: dict[str, Any] = {"steps": 2000, "eval_every": 100, "save_every": 100, "ema": 0.99}
+GRAPHS |= {"weight_decay": 0.01, "metric": "accuracy", "lr": 2e-3}
 NODES = GRAPHS | {"steps": 120, "eval_every": 2, "dropout": 0.8, "smoothing": 0.1, "ema": 0.95}
 NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
 NODES |= {"dim": 128, "r_drop": 1.0}

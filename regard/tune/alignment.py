@@ -212,7 +212,8 @@ class PPO(SFT):
 
     def conclude(self, plan: RunPlan, data: RunData, kit: Kit, run: Run) -> Run:
         """Best-of-n beside the policy as it is saved, on held-out prompts."""
-        data.held.kit = load_kit(run.path, device=plan.device, precision=None)
+        saved = load_kit(run.path, device=plan.device, precision=None).model.state_dict()
+        data.held.kit.model.load_state_dict(saved, strict=False)  # the value head is not among them
         return PolicyRun(**vars(run), **data.held.measure_frontier())
 
 

@@ -151,7 +151,7 @@ def texts() -> dict[str, tuple[str, str]]:
             "nodes.csv",
             lines(["node,label,split,weight"])
             + lines(
-                f"n{n},{'red' if n % 2 else 'blue'},{('train', 'valid', 'test')[n // 4 % 3]},{n % 2}"
+                f"n{n},{('blue', 'red')[n % 2]},{('train', 'valid', 'test')[n // 4 % 3]},{n % 2}"
                 for n in range(24)
             )
             + lines(["n24,red,train,heavy"]),
