@@ -69,7 +69,7 @@ def mel_power(x: Tensor, filters: Tensor, fft: int, hop: int, pad: str = "reflec
     """
     window = torch.hann_window(fft)
     spectrum = torch.stft(x, fft, hop, window=window, pad_mode=pad, return_complex=True)
-    return filters @ spectrum.abs() ** 2  # of (fft / 2 + 1, frames)
+    return filters @ torch.view_as_real(spectrum).square().sum(-1)  # (fft / 2 + 1, frames)
 
 
 @lru_cache
