@@ -307,11 +307,11 @@ def test_powers_of_librosa():
 
 
 def test_resampling_long_sound_takes_little_more_memory_than_the_sound() -> None:
-    code = "import resource, torch; from regard.data.sound import resample; peak = lambda: "
-    code += "resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; resample(torch.randn(4800), 48000)"
-    code += "; x = torch.randn(48000 * 300); before = peak(); resample(x, 48000)"
-    code += "; print((peak() - before) / 1024)"
+    code = "import re, torch; from regard.data.sound import resample; status = '/proc/self/status'"
+    code += "; peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open(status).read())[1]) / 1024"
+    code += "; resample(torch.randn(4800), 48000); x = torch.randn(48000 * 300); before = peak()"
+    code += "; resample(x, 48000); print(peak() - before)"
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert float(answer.stdout) < 8 * 48000 * 300 * 4 / 2**20  # MiB; pieces took 20 times the sound
+    assert float(answer.stdout) < 4 * 48000 * 300 * 4 / 2**20  # MiB; once 8 to 45 times the sound
