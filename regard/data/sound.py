@@ -69,7 +69,7 @@ def mel_power(x: Tensor, filters: Tensor, fft: int, hop: int, pad: str = "reflec
     """
     window = torch.hann_window(fft)
     spectrum = torch.stft(x, fft, hop, window=window, pad_mode=pad, return_complex=True)
-    return filters @ spectrum.abs() ** 2  # of (fft / 2 + 1, frames)
+    return filters @ torch.view_as_real(spectrum).square().sum(-1)  # (fft / 2 + 1, frames)
 
 
 @lru_cache
@@ -115,11 +115,10 @@ def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Ten
 
     place = torch.arange(math.ceil(len(samples) * phases / step)) * step  # in 1 / phases of input
     windows = F.pad(samples, (reach - 1, reach)).unfold(0, len(taps), 1)  # (S, taps), a view
-    pieces = [  # in pieces, since indexing copies
-        (windows[part // phases] * weights[part % phases]).sum(dim=1)
-        for part in torch.split(place, 8192)
-    ]
-    return torch.cat(pieces)
+    out = samples.new_empty(len(place))  # made before the pieces, among which it would lie
+    for part, there in zip(place.split(8192), out.split(8192), strict=True):  # indexing copies
+        torch.sum(windows[part // phases] * weights[part % phases], dim=1, out=there)
+    return out
 
 
 def read_sound(

@@ -65,7 +65,6 @@ def attention(
         $ regard look attention fr-en "L'animal n'a pas traversé la rue." --save look.html
         $ regard look attention folder "When Mary and John went to the bar, John gave it to"
         $ regard look attention folder "The cat sat." --head 5.3 --save head.png
-        $ regard look attention run/final clip.wav --save heads.png
     """
     from regard.look.attention_maps import map_attention
     from regard.vision.picture_maps import map_picture, open_reader
@@ -240,7 +239,7 @@ def explain(
     kit, kind = open_reader(model, None)  # plain maps: packed ones have no gradient
     if kind is not None:
         which = "compare" if compare else method
-        return explain_picture(kit, kind, text, target, against, which, steps)
+        return explain_picture(kit, kind, text, (target, against), which, steps)
     how = method, compare, steps, samples, baseline, metric
     return explain_text(kit, text, target, against, *how)
 

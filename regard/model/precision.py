@@ -7,9 +7,11 @@ saved are the float weights, and `set_precision(model, None)` gives the plain ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.core.attention import Attention
@@ -22,6 +24,7 @@ from regard.model.model import Model
 from regard.native.inference import attend, library, normalise
 
 Map = Callable[[Tensor], Tensor]  # rows (M, K) → (M, N)
+Pack = Callable[[Tensor, Tensor | None], Map]  # of a weight and a bias
 UNDO = "set_precision(model, None) first"
 PLAIN = "load it with precision=None"
 
@@ -29,19 +32,22 @@ PLAIN = "load it with precision=None"
 def set_precision(model: nn.Module, precision: str | None) -> None:
     """Compute the linear maps in int8; None is plain linear maps again.
 
-    Of models that hear, `mlp.down` stays as it is: what comes out of their GELUs has peaks, beside
-    which a byte leaves nothing of the rest (Whisper tiny.en: 1.5 points of word errors).
+    Models that hear have peaks behind their GELUs, beside which a byte leaves nothing of the rest
+    (Whisper tiny.en: 1.5 points of word errors): of them some maps of the encoder are in bfloat16,
+    and `mlp.down` of the decoder stays as it is.
     """
     if precision not in (None, "int8"):
         raise UsageError("setting the precision", repr(precision), "int8 or None")
     linears = {n: m for n, m in model.named_modules() if type(m) in (nn.Linear, PackedLinear)}
+    pack = dict[str, Pack]()
     if any(isinstance(m, nn.Conv1d) for m in model.modules()):
-        linears = {n: m for n, m in linears.items() if not n.endswith("mlp.down")}
+        linears = {n: m for n, m in linears.items() if not re.match(r"decoder.*mlp\.down", n)}
+        pack = {n: bfloat16_map for n in linears if re.match(r"encoder.*(mlp\.down|attn\.o)$", n)}
     if precision is not None:
         check_packable(model)
     for name, linear in linears.items():
         assert isinstance(linear, nn.Linear)
-        new = like(linear) if precision is None else PackedLinear(linear)
+        new = like(linear) if precision is None else PackedLinear(linear, pack.get(name, int8_map))
         owner, _, last = name.rpartition(".")
         setattr(model.get_submodule(owner), last, new)
     model.requires_grad_(precision is None)  # packed kernels have no gradients
@@ -114,6 +120,14 @@ def check_packable(model: nn.Module) -> None:
         raise UsageError(doing, "a model in training", "one that is not", "model.eval()")
 
 
+def bfloat16_map(weight: Tensor, bias: Tensor | None) -> Map:
+    """A linear map with factors in bfloat16, or float32 where the CPU does not multiply those."""
+    half = getattr(torch.cpu, "_is_avx512_bf16_supported", bool)()
+    low = torch.bfloat16 if half else torch.float32
+    weight, bias = weight.to(low), None if bias is None else bias.to(low)
+    return lambda x: F.linear(x.to(low), weight, bias).float()
+
+
 def join_maps(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
     """Weights and biases under each other; where one map has a bias, others add zero."""
     weight = torch.cat([m.weight.detach() for m in maps])
@@ -126,8 +140,8 @@ def join_maps(maps: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None]:
 class PackedProduct:
     """One or more linear maps of one input as one product; packed when it is first used."""
 
-    def __init__(self, maps: Sequence[nn.Linear]) -> None:
-        self.maps = list(maps)
+    def __init__(self, maps: Sequence[nn.Linear], pack: Pack = int8_map) -> None:
+        self.maps, self.pack = list(maps), pack
         self.sizes = [linear.out_features for linear in maps]
         self.run: Map | None = None
 
@@ -142,7 +156,7 @@ class PackedProduct:
         """The packed product, made now if it was not yet."""
         if self.run is None:
             with torch.inference_mode(False):  # it outlives a search that needs it first
-                self.run = int8_map(*join_maps(self.maps))
+                self.run = self.pack(*join_maps(self.maps))
         return self.run
 
     def __call__(self, x: Tensor) -> list[Tensor]:
@@ -153,10 +167,10 @@ class PackedProduct:
 class PackedLinear(nn.Linear):
     """A linear map computed from packed weights; `weight` and `bias` stay as they were."""
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, pack: Pack = int8_map) -> None:
         super().__init__(linear.in_features, linear.out_features, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
-        self.packed = PackedProduct([self])
+        self.packed = PackedProduct([self], pack)
         super().train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:

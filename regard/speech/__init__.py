@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from regard.errors import UsageError
 from regard.result import Failed
 from regard.speech.results import Transcript
-from regard.verbs import Count, Files, ModelLike, Precision, verb
+from regard.verbs import Bound, Files, ModelLike, Precision, verb
 
+SoundRate = Annotated[int, Bound(1, 384_000, "1 to 384,000 Hz")]
 RawFormat = Literal["u8", "s8", "s16le", "s24le", "s32le", "f32le"]
 """How a stream without header writes a sample: signed, unsigned or float, bits, low byte first."""
 
@@ -23,7 +24,7 @@ def transcribe(
     language: str | None = None,
     task: Literal["transcribe", "translate"] = "transcribe",
     out: str | Path | None = None,
-    rate: Count | None = None,
+    rate: SoundRate | None = None,
     format: RawFormat | None = None,
     precision: Precision = "auto",
 ) -> Transcript | Iterator[Transcript | Failed]:

@@ -242,11 +242,6 @@ class SoundKind(PictureKind):
         return TranscriptScores(rates[0], rates[1], right, len(pairs))
 
 
-def heard_in_patches(kit: Kit) -> bool:
-    """Whether a model of pictures of one plane reads spectrograms (AST)."""
-    return "num_mel_bins" in parse(kit.files, PROCESSOR)
-
-
 def frames_of(own: Any) -> int:
     """Frames of 10 ms that are read of a clip, an even number."""
     return int(2 * max(1, round(50 * own.seconds)))

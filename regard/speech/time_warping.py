@@ -79,25 +79,19 @@ def smooth(looks: Tensor) -> Tensor:
 def warp(cost: NDArray[np.float64]) -> list[int]:
     """The column at which the cheapest monotonous way through (rows, columns) enters each row.
 
-    The ways to all cells of a diagonal are compared at once.
+    Within a row a way goes on to the right: it costs what it cost to enter, and the sum from there.
     """
-    rows, columns = cost.shape
-    before = np.full(rows + 1, np.inf)  # of the last diagonal, by row
-    oldest = before.copy()
-    oldest[0] = 0.0
-    came = np.zeros((rows + columns + 1, rows + 1), dtype=np.int8)  # 0 both, 1 row, 2 column
-    for diagonal in range(2, rows + columns + 1):
-        row = np.arange(max(1, diagonal - columns), min(rows, diagonal - 1) + 1)
-        both, up, left = oldest[row - 1], before[row - 1], before[row]
-        step = np.where((both < up) & (both < left), 0, np.where((up < both) & (up < left), 1, 2))
-        now = np.full(rows + 1, np.inf)
-        now[row] = cost[row - 1, diagonal - row - 1] + np.choose(step, (both, up, left))
-        came[diagonal, row] = step
-        oldest, before = before, now
-    entered = [0] * rows
-    row, column = rows, columns
-    while row and column:
-        entered[row - 1] = column - 1
-        step = came[row + column, row]
-        row, column = row - (step != 2), column - (step != 1)
-    return entered
+    before = np.full(cost.shape[1] + 1, np.inf)  # the cheapest way to each cell of the row above
+    before[0] = 0.0
+    ways = []
+    for row in cost:
+        done = row.cumsum()
+        enter = np.minimum(before[:-1], before[1:]) - done + row
+        ways.append((enter, before))
+        before = np.concatenate(([np.inf], done + np.minimum.accumulate(enter)))
+    entered, column = list[int](), cost.shape[1] - 1
+    for enter, before in reversed(ways):
+        column = int(enter[: column + 1].argmin())
+        entered.append(column)
+        column -= int(before[column] < before[column + 1])
+    return entered[::-1]

@@ -22,7 +22,7 @@ from regard.data.labelled_texts import TABLES, read_labelled
 from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import find_files
 from regard.data.token_store import Say
-from regard.errors import DataError, RegardError
+from regard.errors import DataError, check_installed
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|txz)$", re.IGNORECASE)
@@ -78,11 +78,8 @@ def read_arrays(path: Path) -> Iterator[Picture]:
 
 def read_pictures(paths: Sequence[str], sizes: Sequence[int], say: Say) -> Iterator[Example]:
     """Pixels (C, H, W) of all pictures, resized; what cannot be read is named and left out."""
-    try:
-        from PIL import Image, ImageOps
-    except ImportError as error:
-        problem, fix = "Pillow is not installed", "pip install 'regard[vision]'"
-        raise RegardError("reading pictures", problem, "the vision extra", fix) from error
+    check_installed("PIL", "vision", "reading pictures")
+    from PIL import Image, ImageOps
 
     def decode(source: Any) -> Image.Image:
         """Upright; what is transparent is white."""

@@ -19,6 +19,7 @@ from torch import Tensor
 from regard.ambient import current, note, track
 from regard.data.text_files import evenly
 from regard.errors import DataError, UsageError
+from regard.interop.side import parse
 from regard.kit import Kit
 from regard.loading import open_kit, wrong_network
 from regard.look.attention_maps import map_attention
@@ -26,24 +27,23 @@ from regard.look.attribution import find_class, integrate, mix_residual, rollout
 from regard.look.probing import choose_taps, make_task, probe_vectors
 from regard.look.results import AttentionMaps, LabelProbe, Method, MethodScores, Overlay
 from regard.model.batch import Batch
-from regard.speech.sound_classes import SOUND_RUN, heard_in_patches
+from regard.speech.sound_classes import SOUND_RUN
 from regard.verbs import ModelLike, group_texts
-from regard.vision.picture_classes import IMAGE_RUN, PictureKind
+from regard.vision.picture_classes import IMAGE_RUN, PROCESSOR, PictureKind
 from regard.vision.pixel_tokens import PIXEL_RUN, has_codes
 from regard.vision.results import PictureAttribution
 
 DOING = "explaining what a model sees or hears"
+Classes = tuple[str | None, str | None]  # explained, the likeliest for None; against which
 GROUP = 64  # pictures that are run at once
 
 
 def open_reader(model: ModelLike, precision: str | None) -> tuple[Kit, PictureKind | None]:
     """A model, and the kind of its pictures where it reads those; else it has a tokenizer."""
     kit = open_kit(model, precision, text=False)
-    front = kit.model.config.front
-    if front.kind == "audio" and kit.model.decoder is None or heard_in_patches(kit):
-        return kit, SOUND_RUN
-    if front.kind == "image":
-        return kit, IMAGE_RUN
+    kind, patches = kit.model.config.front.kind, "num_mel_bins" in parse(kit.files, PROCESSOR)
+    if kind == "image" or (kind == "audio" and kit.model.decoder is None):
+        return kit, SOUND_RUN if patches or kind == "audio" else IMAGE_RUN
     if has_codes(kit):
         return kit, PIXEL_RUN
     return kit if kit.tokenizer is not None else open_kit(model, precision), None
@@ -71,8 +71,7 @@ def explain_picture(
     kit: Kit,
     kind: PictureKind,
     path: str,
-    target: str | None,
-    against: str | None,
+    words: Classes,
     method: Method | Literal["compare"],
     steps: int,
 ) -> PictureAttribution:
@@ -84,7 +83,7 @@ def explain_picture(
         raise wrong_network(DOING, kit, "a classifier of pictures or sounds")
     names = {n: str(labels.get(str(n), n)) for n in range(size)}
     batch, overlay, lead = read_picture(kit, kind, path)
-    good, bad = (None if word is None else find_class(names, word) for word in (target, against))
+    good, bad = (None if word is None else find_class(names, word) for word in words)
     with torch.no_grad():
         good = int(kit.model(batch).argmax()) if good is None else good
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import subprocess
 import sys
 import wave
 
@@ -303,3 +304,14 @@ def test_powers_of_librosa():
         filters = mel_filters(128, 2048, 22050, htk, norm is not None)
         found = mel_power(x, filters, 2048, 512, "constant").numpy()
         assert np.abs(found - expected).max() <= 1e-4 * expected.max()
+
+
+def test_resampling_long_sound_takes_little_more_memory_than_the_sound() -> None:
+    code = "import re, torch; from regard.data.sound import resample; status = '/proc/self/status'"
+    code += "; peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open(status).read())[1]) / 1024"
+    code += "; resample(torch.randn(4800), 48000); x = torch.randn(48000 * 300); before = peak()"
+    code += "; resample(x, 48000); print(peak() - before)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert float(answer.stdout) < 4 * 48000 * 300 * 4 / 2**20  # MiB; once 8 to 45 times the sound

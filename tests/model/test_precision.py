@@ -20,7 +20,7 @@ from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
 from regard.model.model import Model
-from regard.model.precision import PackedLinear, set_precision
+from regard.model.precision import PackedLinear, bfloat16_map, set_precision
 from tests.properties.small_models import (
     CONFIGS,
     EVERY,
@@ -78,12 +78,23 @@ def test_one_product_for_queries_keys_and_values_has_the_bits_of_three() -> None
         assert torch.equal(attention(x, View()), attention(x, View(), source=x))
 
 
-def test_models_that_hear_keep_the_maps_behind_their_peaks() -> None:
+def test_models_that_hear_are_finer_behind_their_peaks() -> None:
     kit = small_kit("whisper")
     set_precision(kit.model, "int8")
-    packed = {name for name, m in kit.model.named_modules() if isinstance(m, PackedLinear)}
-    linear = {name for name, m in kit.model.named_modules() if isinstance(m, nn.Linear)}
-    assert linear - packed == {name for name in linear if name.endswith("mlp.down")} != set()
+    linear = {name: m for name, m in kit.model.named_modules() if isinstance(m, nn.Linear)}
+    packed = {name: m for name, m in linear.items() if isinstance(m, PackedLinear)}
+    plain = {name for name in linear if name.endswith("mlp.down") and name.startswith("decoder")}
+    assert set(linear) - set(packed) == plain != set()
+    fine = {name for name, m in packed.items() if m.packed.pack is bfloat16_map}
+    ends = ("mlp.down", "attn.o")
+    assert fine == {n for n in packed if n.startswith("encoder") and n.endswith(ends)} != set()
+    down = kit.model.encoder.blocks[0].mlp.down
+    x = torch.randn(3, down.in_features, generator=torch.Generator().manual_seed(0))
+    x[:, 5] = 1000.0  # which a byte for each row would not survive
+    error = (down(x) - nn.functional.linear(x, down.weight, down.bias)).abs().amax()
+    assert 1000 * float(down.weight[:, 5].abs().amax()) / 256 > float(error)
+    set_precision(kit.model, None)
+    assert not any(isinstance(m, PackedLinear) for m in kit.model.modules())
 
 
 def test_a_map_that_does_more_is_left_alone() -> None:

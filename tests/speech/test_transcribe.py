@@ -161,8 +161,8 @@ def test_warping_takes_the_cheapest_way():
 
     draw = np.random.default_rng(0)
     for rows, columns in ((1, 1), (1, 9), (9, 1), (5, 40), (30, 12), (13, 13)):
-        for cost in (draw.standard_normal((rows, columns)), draw.integers(0, 2, (rows, columns))):
-            assert time_warping.warp(cost.astype(float)) == plain(cost.astype(float))
+        for cost in draw.standard_normal((5, rows, columns)):  # no two ways cost the same
+            assert time_warping.warp(cost) == plain(cost)
     stairs = np.ones((4, 40))
     for row in range(4):
         stairs[row, 10 * row : 10 * row + 10] = 0
@@ -241,7 +241,7 @@ def test_raw_sound_from_stdin(whisper, greedy, monkeypatch, capsys):
     assert regard.transcribe("-", model=folder).text == expected.text
     with pytest.raises(UsageError, match="without its rate"):
         regard.transcribe("-", model=folder, format="s16le")
-    with pytest.raises(DataError, match="a rate of 999999 Hz"):
+    with pytest.raises(UsageError, match="rate = 999999"):
         regard.transcribe(paths[0], model=folder, format="s16le", rate=999_999)
 
 
