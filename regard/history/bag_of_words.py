@@ -152,18 +152,16 @@ class BagObjective:
     A *touch* is a weight in a pair, a *sum* a class of a pair that has weights there.
     """
 
-    def __init__(
-        self, sources: Ragged, said: Ragged, support: Sparse, count: int, l2: float
-    ) -> None:
+    def __init__(self, sources: Ragged, said: Ragged, met: Sparse, count: int, l2: float) -> None:
         from torch import from_numpy
 
         self.l2, classes = l2, np.diff(said.bounds)
         self.seen = from_numpy(np.bincount(said.ids, minlength=count).astype(np.float64))
         self.said = from_numpy(classes.astype(np.float64))  # classes of each pair
-        sizes = np.diff(support.bounds)[sources.ids]
-        cells = runs(support.bounds[sources.ids], sizes)
+        sizes = np.diff(met.bounds)[sources.ids]
+        cells = runs(met.bounds[sources.ids], sizes)
         pairs = np.repeat(np.repeat(np.arange(len(classes)), np.diff(sources.bounds)), sizes)
-        sums, place = np.unique(pairs * count + support.columns[cells], return_inverse=True)
+        sums, place = np.unique(pairs * count + met.columns[cells], return_inverse=True)
         wanted = np.repeat(np.arange(len(classes)), classes) * count + said.ids
         self.right = from_numpy(np.isin(sums, wanted).astype(np.float64))  # of each sum
         self.pair, self.column = map(from_numpy, np.divmod(sums, count))

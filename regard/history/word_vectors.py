@@ -41,9 +41,8 @@ SPELLED = 50_000  # frequent words among which a likely spelling is looked for
 def at_length_one(x: Floats) -> Floats:
     """Rows (N, D) divided by their lengths; nothing stays nothing."""
     norm = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))[:, None]  # 1e30² has no float32
-    return np.asarray(
-        np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
-    )
+    norm = np.where(norm > 0, norm, 1)
+    return np.asarray(np.divide(x, norm, dtype=np.float32, casting="same_kind"))
 
 
 class WordVectors:

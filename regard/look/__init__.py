@@ -330,13 +330,11 @@ def circuit(
     from regard.loading import open_kit
     from regard.look.circuit_search import CircuitConfig, find_circuit
 
-    config = CircuitConfig(kind, keep, not heads_only, draws, seed=current().seed)
+    how = CircuitConfig(kind, keep, not heads_only, draws, seed=current().seed)
     kit = open_kit(model, None)
     prompts = _read_pairs(kit, pairs, task, count, metric)
     asked = str(task if pairs is None else pairs)
-    return find_circuit(
-        kit.hooked, prompts, config, edges=edges, model=name_of(model), prompts=asked
-    )
+    return find_circuit(kit.hooked, prompts, how, edges=edges, model=name_of(model), prompts=asked)
 
 
 @verb

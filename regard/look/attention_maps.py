@@ -8,7 +8,7 @@ dropped. What a head does is seen by switching it off (its `z` set to zero).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -142,9 +142,7 @@ def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMa
 
 
 @torch.no_grad()
-def collect_maps(
-    hooked: HookedModel, batch: Batch, sides: Mapping[str, Sequence[str]]
-) -> AttentionMaps:
+def collect_maps(hooked: HookedModel, batch: Batch, sides: dict[str, list[str]]) -> AttentionMaps:
     """Run one text, read every pattern, a few blocks at a time, and keep what pictures need.
 
     `sides` are the tokens as people read them: of `text`, or of `source` and `target`.

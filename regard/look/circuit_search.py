@@ -216,10 +216,7 @@ def certify(
         Estimate(float(random.mean()), *middle(random)),
         float(((random - 1).abs() <= near).float().mean()),
     )
-    numbers = nodes.tolist()
-    return certificate, {
-        task.sites[n]: estimate(task, x) for n, x in zip(numbers, lost, strict=True)
-    }
+    return certificate, {task.sites[n]: estimate(task, x) for n, x in zip(nodes, lost, strict=True)}
 
 
 def middle(values: Tensor) -> tuple[float, float]:
@@ -276,12 +273,10 @@ def edge_scores(hooked: HookedModel, pairs: patching.Pairs, steps: int = 5) -> l
             receivers[end.site] = end._replace(x=x)
     senders = list(writing_ends(name, stack, change))
     edges = [
-        CircuitEdge(
-            sender.site, receiver.site, float((sender.x * receiver.x).sum() / -gap / len(corrupt))
-        )
-        for receiver in receivers.values()
-        for sender in senders
-        if sender.depth < receiver.depth
+        CircuitEdge(part.site, reader.site, float((part.x * reader.x).sum() / -gap / len(corrupt)))
+        for reader in receivers.values()
+        for part in senders
+        if part.depth < reader.depth
     ]
     return sorted(edges, key=lambda edge: -abs(edge.score))
 

@@ -127,9 +127,7 @@ def fit_structure(
     width = len(mean)
     rank = min(rank or width, width)
     usual = sum(float(each.sum()) for each in train.true) / sum(t.numel() for t in train.true)
-    size = math.sqrt(
-        max(usual, 1e-6) / (2 * rank * width)
-    )  # the first guesses are right in the mean
+    size = math.sqrt(max(usual, 1e-6) / (2 * rank * width))  # right in the mean at first
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
 

@@ -121,7 +121,7 @@ def discover_rule(
     )
     more = write_notes(discovery, len(part), seconds)
     if null is not None and claimed:
-        more += note_random_negatives(discovery, rivals, null)
+        more += note_random(discovery, rivals, null)
     return replace(discovery, notes=[*notes, *more])
 
 
@@ -292,9 +292,7 @@ def write_notes(result: Discovery, searched: int, seconds: float) -> list[str]:
     return notes
 
 
-def note_random_negatives(
-    result: Discovery, rivals: Sequence[int], null: RandomLines
-) -> Iterator[str]:
+def note_random(result: Discovery, rivals: Sequence[int], null: RandomLines) -> Iterator[str]:
     """The reading that negatives are random lines, where it is plausible."""
     drawn = "drawn evenly" if null.even else "drawn as often as they occur there"
     begin = f"the negatives may be unfiltered random lines: with tokens {drawn}"

@@ -103,9 +103,8 @@ def extract_automaton(
 ) -> ExtractedAutomaton:
     """The automaton of a network, learnt by asking it, checked on words that were held out."""
     draw = StringSampler(words, seed).draw
-    learnt = learn_dfa(
-        network.decide, network.alphabet, draw, tries=FRESH, seconds=seconds, enough=ALIKE
-    )
+    how: dict[str, Any] = {"tries": FRESH, "seconds": seconds, "enough": ALIKE}
+    learnt = learn_dfa(network.decide, network.alphabet, draw, **how)
     held = list(dict.fromkeys(StringSampler(words, seed + 1).draw(FRESH)))
     answers = dict(zip(held, network.decide(held), strict=True))
     wrong = sorted(disagreements(learnt.dfa, held, list(answers.values())), key=len)
