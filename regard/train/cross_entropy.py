@@ -137,9 +137,7 @@ class LinearCrossEntropy(torch.autograd.Function):
             for begin in range(0, len(x), how.rows):
                 part = slice(begin, begin + how.rows)
                 piece = x[part]
-                loss, bare, grad = scores.loss(
-                    piece, bias, labels[part], how.smoothing, how.r_drop
-                )
+                loss, bare, grad = scores.loss(piece, bias, labels[part], how.smoothing, how.r_drop)
                 total, plain = total + loss, plain + bare
                 if dx is not None:
                     dx[part] = scores.to_input(grad)
