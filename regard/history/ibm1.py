@@ -207,10 +207,12 @@ class WordByWord:
         return sorted(slot, key=lambda option: -option.logprob)
 
 
-def train_words(sources: Ragged, targets: Ragged, sizes: tuple[int, int], times: int) -> WordByWord:
+def train_words(
+    sources: Ragged, targets: Ragged, sizes: tuple[int, int], rounds: int
+) -> WordByWord:
     """Some rounds of EM and a last one without NULL; then what is likely enough is kept."""
     model = IBM1(sources, targets, *sizes)
-    for _ in track(range(times), "expectation and maximisation"):
+    for _ in track(range(rounds), "expectation and maximisation"):
         model.step()
     words = sizes[0]
     cells = int(model.bounds[words])  # without NULL's

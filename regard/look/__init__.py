@@ -53,7 +53,6 @@ def attention(
         $ regard look attention fr-en "L'animal n'a pas traversé la rue." --save look.html
         $ regard look attention folder "When Mary and John went to the bar, John gave it to"
         $ regard look attention folder "The cat sat." --head 5.3 --save head.png
-        $ regard look attention run/final clip.wav --save heads.png
     """
     from regard.look.attention_maps import map_attention
     from regard.vision.picture_maps import map_picture, open_reader
