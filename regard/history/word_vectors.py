@@ -95,12 +95,12 @@ class WordVectors:
             raise DataError("looking up a word", what, "a word that has a vector", fix)
         return place
 
-    def spellings(self, word: str, count: int = 3) -> list[str]:
+    def spellings(self, word: str) -> list[str]:
         """Words that are written alike: in another case, else most letters the same."""
         cases = {word.lower(), word.title(), word.upper()} & self.index.keys()
         alike = [w for w in self.words[:SPELLED] if abs(len(w) - len(word)) <= 2]
-        close = difflib.get_close_matches(word, alike, count, cutoff=0.5)
-        return list(dict.fromkeys([*sorted(cases), *close]))[:count]
+        close = difflib.get_close_matches(word, alike, 3, cutoff=0.5)
+        return list(dict.fromkeys([*sorted(cases), *close]))[:3]
 
     def neighbours(self, word: str, top: int = 10) -> list[NearWord]:
         """The words of the largest cosines, the word itself left out."""
