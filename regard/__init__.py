@@ -44,19 +44,9 @@ __version__ = "0.1.0"
 __all__ = ["Chat", "DataConfig", "Extracted", "HeadTuning", "Kit", "LoRA", "PictureConfig"]
 __all__ += ["PolicyConfig", "PreferenceConfig", "RegardError", "ShapeConfig", "Tap"]
 __all__ += ["TrainConfig", "add", "attend", "attention", "build", "chat", "check", "data", "demo"]
-__all__ += [
-    "discover",
-    "doctor",
-    "draw",
-    "embed",
-    "evaluate",
-    "export",
-    "fill",
-    "formal",
-    "generate",
-]
-__all__ += ["history", "info", "kernel_regression", "ladder", "load", "look", "mean", "models"]
-__all__ += ["onehot", "patch", "plan", "predict", "replay", "score", "settings"]
+__all__ += ["discover", "doctor", "draw", "embed", "evaluate", "export", "fill", "formal"]
+__all__ += ["generate", "history", "info", "kernel_regression", "ladder", "load", "look", "mean"]
+__all__ += ["models", "onehot", "patch", "plan", "predict", "replay", "score", "settings"]
 __all__ += ["taps", "tokens", "train", "transcribe", "translate", "tune", "verify", "zero"]
 
 

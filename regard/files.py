@@ -105,8 +105,8 @@ def cannot_write(path: Path, error: OSError, needed: str) -> RegardError:
     return ResourceError(f"writing {path}", problem, needed, fix)
 
 
-def read_json(path: Path, expected: str = "a JSON file", kind: type = dict) -> Any:
-    """Read JSON of a kind from a file, or say where in the file it breaks."""
+def read_json(path: Path, expected: str = "a JSON file") -> Any:
+    """Read a JSON object from a file, or say where in the file it breaks."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -114,7 +114,7 @@ def read_json(path: Path, expected: str = "a JSON file", kind: type = dict) -> A
         problem = "no such file" if missing else error.strerror or str(error)
         fix = "copy or download it too" if missing else ""
         raise DataError(f"reading {path}", problem, expected, fix) from None
-    return parse_json(raw, path, kind)
+    return parse_json(raw, path)
 
 
 def parse_json(raw: bytes, name: Path | str, kind: type = dict, start: int = 0) -> Any:

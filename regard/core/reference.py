@@ -131,9 +131,7 @@ def post_norm_block(
     return layer_norm(x + mlp(x, W["mlp"], act), W["mlp"]["norm"], eps)
 
 
-def pre_norm_block(
-    x: Tensor, W: Params, heads: int, act: Act, eps: float, mask: Maybe = None
-) -> Tensor:
+def pre_norm_block(x: Tensor, W: Params, heads: int, act: Act, eps: float, mask: Maybe) -> Tensor:
     """x <- x + part(LN(x)) for self-attention and for MLP."""
     normed = layer_norm(x, W["attn"]["norm"], eps)
     x = x + mh_attention(normed, normed, W["attn"], heads, mask)

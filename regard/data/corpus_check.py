@@ -83,9 +83,7 @@ def check_file(
         raise DataError(f"checking {path}", "an empty file", "at least one line")
     if again := repeated(hashes):
         odd["repeated"] = array("q", [places[n] for n in again])
-    findings = {
-        name: results.Finding(len(lines), list(lines[:SHOWN])) for name, lines in odd.items()
-    }
+    findings = {name: results.Finding(len(some), list(some[:SHOWN])) for name, some in odd.items()}
     bands = {
         side: {results.band_name(n): lengths[n] for n in sorted(lengths)}
         for side, lengths in words.items()

@@ -11,14 +11,8 @@ from typing import Annotated, Any, Literal
 
 from regard import verbs
 from regard.ambient import current, note
-from regard.decode.results import (
-    ChatReply,
-    Embedding,
-    FilledGaps,
-    Generation,
-    TokenScores,
-    WordSenses,
-)
+from regard.decode import results
+from regard.decode.results import ChatReply, Embedding, FilledGaps, Generation, TokenScores
 from regard.errors import DataError, UsageError
 from regard.result import Failed
 from regard.verbs import Count, EditsLike, Files, ModelLike, Natural, Precision, Texts, Words, verb
@@ -310,7 +304,7 @@ def embed(
     layer: str | None = None,
     top: Count = 6,
     edit: EditsLike = (),
-) -> Embedding | WordSenses | Iterator[Embedding | Failed]:
+) -> Embedding | results.WordSenses | Iterator[Embedding | Failed]:
     """A vector for each text; or what context makes of one word.
 
     Args:

@@ -86,9 +86,7 @@ def score_endings(
 
 
 @torch.no_grad()
-def score_masked(
-    model: Model, row: Row, mask: int, never: Iterable[int] = ()
-) -> list[float | None]:
+def score_masked(model: Model, row: Row, mask: int, never: Iterable[int]) -> list[float | None]:
     """Log-probability of each id where it alone is hidden (Salazar 2020); None for `never` ones."""
     skipped = set(never)
     places = [n for n, id in enumerate(row) if id not in skipped]

@@ -8,24 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from regard import verbs
 from regard.ambient import current, progress
 from regard.errors import DataError, UsageError
 from regard.evaluate import results
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
 from regard.result import name_of
-from regard.verbs import (
-    Amount,
-    Count,
-    EditsLike,
-    File,
-    Files,
-    ModelLike,
-    Natural,
-    Precision,
-    extends,
-    verb,
-)
+from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, verb
 
 Split = Literal["train", "valid", "test"]
 QUESTION = "Question: {question}\nAnswer: {answer}"
@@ -200,7 +190,7 @@ def classify(
 
 
 @verb
-@extends(classify)
+@verbs.extends(classify)
 def tag(*args: Any, **named: Any) -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the tags of words.
 
@@ -302,7 +292,7 @@ def sound(
     *,
     beam: Count = 1,
     lm: File | None = None,
-    lm_weight: Amount = 0.5,
+    lm_weight: verbs.Amount = 0.5,
     precision: Precision = "auto",
 ) -> results.ClassScores | results.TranscriptScores:
     """Accuracy, F1, confusion of the classes of sounds; error rates of transcripts.
@@ -442,7 +432,7 @@ def fewshot(
     test: File,
     *,
     train: File | None = None,
-    k: Sequence[Natural] | None = None,
+    k: Sequence[verbs.Natural] | None = None,
     orders: Count = 8,
     count: Count | None = None,
     template: str | None = None,

@@ -19,17 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.ambient import progress
-from regard.history.ibm1 import (
-    Floats,
-    Ids,
-    Option,
-    Ragged,
-    Slot,
-    Sparse,
-    link_keys,
-    runs,
-    unknown_slot,
-)
+from regard.history import ibm1
+from regard.history.ibm1 import Floats, Ids, Ragged, Sparse, link_keys, runs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,7 +57,7 @@ class BagModel:
         scores -= np.log(np.exp(scores).sum())
         return scores
 
-    def slots(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[Slot]:
+    def slots(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[ibm1.Slot]:
         """What could stand at each place; unknown source words (-1) are copied near theirs."""
         logprobs = self.logprobs(ids[ids >= 0])
         lengths = self.classes.lengths
@@ -79,12 +70,12 @@ class BagModel:
             (float(self.classes.place[n]), [self.option(n, logprobs, targets), *runners_up])
             for n in order[:size]
         ]
-        placed += [((n + 0.5) / len(ids), unknown_slot(sentence[n])) for n in unknown]
+        placed += [((n + 0.5) / len(ids), ibm1.unknown_slot(sentence[n])) for n in unknown]
         return [slot for _, slot in sorted(placed, key=lambda pair: pair[0])]
 
-    def option(self, n: np.integer, logprobs: Floats, targets: list[str]) -> Option:
+    def option(self, n: np.integer, logprobs: Floats, targets: list[str]) -> ibm1.Option:
         """The word of a class and how likely it is."""
-        return Option(targets[self.classes.word[n]], float(logprobs[n]))
+        return ibm1.Option(targets[self.classes.word[n]], float(logprobs[n]))
 
 
 def classify(sources: Ragged, targets: Ragged) -> tuple[Classes, Ragged]:
@@ -152,18 +143,16 @@ class BagObjective:
     A *touch* is a weight in a pair, a *sum* a class of a pair that has weights there.
     """
 
-    def __init__(
-        self, sources: Ragged, said: Ragged, support: Sparse, count: int, l2: float
-    ) -> None:
+    def __init__(self, sources: Ragged, said: Ragged, met: Sparse, count: int, l2: float) -> None:
         from torch import from_numpy
 
         self.l2, classes = l2, np.diff(said.bounds)
         self.seen = from_numpy(np.bincount(said.ids, minlength=count).astype(np.float64))
         self.said = from_numpy(classes.astype(np.float64))  # classes of each pair
-        sizes = np.diff(support.bounds)[sources.ids]
-        cells = runs(support.bounds[sources.ids], sizes)
+        sizes = np.diff(met.bounds)[sources.ids]
+        cells = runs(met.bounds[sources.ids], sizes)
         pairs = np.repeat(np.repeat(np.arange(len(classes)), np.diff(sources.bounds)), sizes)
-        sums, place = np.unique(pairs * count + support.columns[cells], return_inverse=True)
+        sums, place = np.unique(pairs * count + met.columns[cells], return_inverse=True)
         wanted = np.repeat(np.arange(len(classes)), classes) * count + said.ids
         self.right = from_numpy(np.isin(sums, wanted).astype(np.float64))  # of each sum
         self.pair, self.column = map(from_numpy, np.divmod(sums, count))

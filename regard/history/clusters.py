@@ -45,11 +45,9 @@ class Bigrams:
         self.total, self.vocab = len(first), vocab
         self.before = np.bincount(first, minlength=vocab).astype(np.float64)  # as the first of two
         self.after = np.bincount(second, minlength=vocab).astype(np.float64)
-        swapped = np.argsort(self.second, kind="stable")
+        turned = np.argsort(self.second, kind="stable")
         self.follows = Sparse.of(self.first, self.second, self.count, vocab)
-        self.leads = Sparse.of(
-            self.second[swapped], self.first[swapped], self.count[swapped], vocab
-        )
+        self.leads = Sparse.of(self.second[turned], self.first[turned], self.count[turned], vocab)
 
     def beside(self, word: int, classes: Ids, k: int) -> tuple[Floats, Floats]:
         """How often each class (k,) follows a word, and stands before it; −1 is no class yet."""

@@ -220,13 +220,10 @@ class TextPredictor:
         doing = f"guessing letters with {self.name}"
         if self.lines is not None or max(map(len, pieces)) > 1:
             long = max(pieces, key=len)
-            problem = (
-                "a model of sentences" if self.lines is not None else f"tokens such as {long!r}"
-            )
+            problem = f"tokens such as {long!r}" if self.lines is None else "a model of sentences"
             expected = "a model whose tokens are characters (`--tokens chars`)"
-            raise UsageError(
-                doing, problem, expected, "`regard history entropy --model` takes any tokens"
-            )
+            fix = "`regard history entropy --model` takes any tokens"
+            raise UsageError(doing, problem, expected, fix)
         for symbol, ids in zip(symbols, token, strict=True):
             if len(ids) != 1 or self.unknown(np.array(ids)):
                 raise DataError(doing, f"no token for {symbol!r}", "every letter of the alphabet")

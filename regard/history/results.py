@@ -52,10 +52,7 @@ class Clusters(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """The first words of each class, and how many it has."""
-        rows = [
-            (row.label, " ".join(row.words[: self.top]), f"{len(row.words):,}")
-            for row in self.classes
-        ]
+        rows = [(c.label, " ".join(c.words[: self.top]), f"{len(c.words):,}") for c in self.classes]
         yield Grid(self.title(), ("label", "words", ""), rows, left=2)
 
 

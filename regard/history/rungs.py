@@ -475,10 +475,8 @@ class Climb:
             count = max(TRIAL, int(left * speed / tokens))  # about: the clock decides
             options["minutes"] = left / 60
         options |= {"steps": count if self.steps else MANY, "save_every": MANY}
-        options |= {
-            "warm_up": max(1, min(400, count // 10)),
-            "eval_every": -(-count // VALIDATIONS),
-        }
+        options["warm_up"] = max(1, min(400, count // 10))
+        options["eval_every"] = -(-count // VALIDATIONS)
         if rung.name in FEW:
             options["lr"] = RATE * min(1.0, (FEW[rung.name] / count) ** 0.5)
         began = time.perf_counter()

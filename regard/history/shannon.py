@@ -247,11 +247,8 @@ def choose_passage(letters: Letters, asked: int | None, count: int) -> int:
     """Where the passage begins: anywhere, at a word where there are words."""
     most = len(letters.ids) - (count if asked else min(count, len(letters.ids) // 2))
     if most < 2:
-        problem, needed = (
-            f"{len(letters.ids):,} letters",
-            f"{asked or 1} to guess and some to learn",
-        )
-        raise DataError(PLAYING, problem, needed, "a longer text or fewer --letters")
+        problem, need = f"{len(letters.ids):,} letters", f"{asked or 1} to guess and some to learn"
+        raise DataError(PLAYING, problem, need, "a longer text or fewer --letters")
     places = np.flatnonzero(letters.ids[: most - 1] == letters.symbols.find(" ")) + 1
     places = places if len(places) else np.arange(1, most)
     return int(np.random.default_rng(current().seed % (1 << 64)).choice(places))
@@ -302,12 +299,10 @@ def ask(
     ranks, capitals = list[int](), any(symbol.isupper() for symbol in symbols)
     while len(ranks) < len(own):
         ids = np.concatenate((before, own[: len(ranks)]))[-50:]
-        known = "".join(" " if symbols[id].isspace() else symbols[id] for id in ids)
+        text = "".join(" " if symbols[id].isspace() else symbols[id] for id in ids)
         wrong, right = "", symbols[own[len(ranks)]]
         while True:
-            draw(
-                f"{known}▏ {len(ranks) + 1}/{len(own)}" + f"   not {' '.join(wrong)}" * bool(wrong)
-            )
+            draw(f"{text}▏ {len(ranks) + 1}/{len(own)}" + f"   not {' '.join(wrong)}" * bool(wrong))
             key = read()
             if key in LEAVE:
                 draw("\n")

@@ -41,9 +41,8 @@ SPELLED = 50_000  # frequent words among which a likely spelling is looked for
 def at_length_one(x: Floats) -> Floats:
     """Rows (N, D) divided by their lengths; nothing stays nothing."""
     norm = np.sqrt(np.einsum("nd,nd->n", x, x, dtype=np.float64))[:, None]  # 1e30² has no float32
-    return np.asarray(
-        np.divide(x, np.where(norm > 0, norm, 1), dtype=np.float32, casting="same_kind")
-    )
+    norm = np.where(norm > 0, norm, 1)
+    return np.asarray(np.divide(x, norm, dtype=np.float32, casting="same_kind"))
 
 
 class WordVectors:
@@ -96,12 +95,12 @@ class WordVectors:
             raise DataError("looking up a word", what, "a word that has a vector", fix)
         return place
 
-    def spellings(self, word: str, count: int = 3) -> list[str]:
+    def spellings(self, word: str) -> list[str]:
         """Words that are written alike: in another case, else most letters the same."""
         cases = {word.lower(), word.title(), word.upper()} & self.index.keys()
         alike = [w for w in self.words[:SPELLED] if abs(len(w) - len(word)) <= 2]
-        close = difflib.get_close_matches(word, alike, count, cutoff=0.5)
-        return list(dict.fromkeys([*sorted(cases), *close]))[:count]
+        close = difflib.get_close_matches(word, alike, 3, cutoff=0.5)
+        return list(dict.fromkeys([*sorted(cases), *close]))[:3]
 
     def neighbours(self, word: str, top: int = 10) -> list[NearWord]:
         """The words of the largest cosines, the word itself left out."""

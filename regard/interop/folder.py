@@ -59,9 +59,8 @@ class FolderSource:
             kept = {n: shape for n, shape in self.shapes.items() if not n.endswith(PEAK)}
             self.shapes = {n.removesuffix(WHOLE): shape for n, shape in kept.items()}
         elif stored is not None:
-            raise DataError(
-                f"opening {path}", f"{STORED} = {stored!r}", f"{INT8!r}, or no such key"
-            )
+            problem = f"{STORED} = {stored!r}"
+            raise DataError(f"opening {path}", problem, f"{INT8!r}, or no such key")
 
     def tensor(self, name: str) -> Tensor:
         """Read one tensor, as mapped memory: its pages belong to the file until it is copied.

@@ -41,9 +41,8 @@ class Key:
         if self.words is None:
             return value
         if value not in self.words:
-            raise DataError(
-                "reading config.json", f"{self.name} = {value!r}", f"one of {list(self.words)}"
-            )
+            problem = f"{self.name} = {value!r}"
+            raise DataError("reading config.json", problem, f"one of {list(self.words)}")
         return self.words[value]
 
     def write(self, value: Any) -> dict[str, Any]:

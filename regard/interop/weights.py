@@ -90,9 +90,8 @@ def check_copies(source: CheckpointSource, binding: Binding, model: Model) -> No
     for move in moves(binding, model)[1]:
         if any(name not in source.shapes for name in move.theirs):
             continue
-        for name, tensor in zip(
-            move.ours, move.load([source.tensor(n) for n in move.theirs]), strict=True
-        ):
+        held = move.load([source.tensor(n) for n in move.theirs])
+        for name, tensor in zip(move.ours, held, strict=True):
             if not torch.equal(tensor.to(parameters[name]), parameters[name]):
                 fault = f"{', '.join(move.theirs)} differs from the weight that it is tied to"
                 expected = "equal values where config.json ties two weights"

@@ -7,22 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from regard import verbs
 from regard.look import results
 from regard.result import name_of
-from regard.verbs import (
-    MOST,
-    Bound,
-    Count,
-    EditsLike,
-    File,
-    ModelLike,
-    Natural,
-    Precision,
-    Share,
-    Text,
-    Texts,
-    verb,
-)
+from regard.verbs import Count, EditsLike, File, ModelLike, Text, verb
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -42,7 +30,7 @@ def attention(
     head: str | None = None,
     stack: results.StackName | None = None,
     effects: bool = True,
-    precision: Precision = "auto",
+    precision: verbs.Precision = "auto",
     edit: EditsLike = (),
 ) -> results.AttentionMaps:
     """Where the heads of a model look in a text or a picture, and what each head does.
@@ -157,7 +145,7 @@ def lens(
 @verb
 def extract(
     model: ModelLike,
-    texts: Texts,
+    texts: verbs.Texts,
     *,
     tap: list[str] | str,
     out: str | Path,
@@ -295,10 +283,10 @@ def circuit(
     task: Literal["ioi"] | None = None,
     count: Count = 64,
     kind: results.Ablation = "resample",
-    keep: Share = 0.9,
+    keep: verbs.Share = 0.9,
     heads_only: bool = False,
     draws: Count = 100,
-    edges: Natural = 15,
+    edges: verbs.Natural = 15,
     metric: Metric | None = None,
 ) -> results.Circuit:
     """The few heads and MLPs that do a task, with a certificate.
@@ -329,13 +317,11 @@ def circuit(
     from regard.loading import open_kit
     from regard.look.circuit_search import CircuitConfig, find_circuit
 
-    config = CircuitConfig(kind, keep, not heads_only, draws, seed=current().seed)
+    how = CircuitConfig(kind, keep, not heads_only, draws, seed=current().seed)
     kit = open_kit(model, None)
     prompts = _read_pairs(kit, pairs, task, count, metric)
     asked = str(task if pairs is None else pairs)
-    return find_circuit(
-        kit.hooked, prompts, config, edges=edges, model=name_of(model), prompts=asked
-    )
+    return find_circuit(kit.hooked, prompts, how, edges=edges, model=name_of(model), prompts=asked)
 
 
 @verb
@@ -419,7 +405,7 @@ def probe(
 def gradients(
     *,
     kinds: list[Literal["mlp", "rnn", "lstm", "gru", "transformer"]] | None = None,
-    length: Annotated[int, Bound(2, MOST, "a whole number from 2 up")] = 64,
+    length: Annotated[int, verbs.Bound(2, verbs.MOST, "a whole number from 2 up")] = 64,
     rows: Count = 8,
     dim: Count = 64,
     depth: Count = 1,

@@ -8,7 +8,7 @@ dropped. What a head does is seen by switching it off (its `z` set to zero).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,22 +23,13 @@ from regard.core.attention import Attention
 from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
 from regard.interop.side import start_id
+from regard.look import results
 from regard.look.attention_patterns import attention_names
 from regard.look.edits import patch
 from regard.look.hooks import HookedModel
 from regard.look.labels import token_label, token_labels
 from regard.look.logit_lens import value_norms
-from regard.look.results import (
-    LEVELS,
-    AttentionMaps,
-    Forecast,
-    HeadEffects,
-    HeadFacts,
-    HeadLink,
-    HeadMap,
-    StackMaps,
-    StackName,
-)
+from regard.look.results import AttentionMaps, Forecast, HeadMap, StackMaps
 from regard.look.text_limits import check_length, check_memory, max_tokens_of
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -63,7 +54,7 @@ SIDES = {
     "cross": ("target", "source"),
 }
 """Whose tokens ask in each attention of an encoder-decoder, and whose are looked at."""
-BlockMaps = tuple[list[HeadMap], list[HeadFacts], Tensor]
+BlockMaps = tuple[list[HeadMap], list[results.HeadFacts], Tensor]
 
 
 # A text of people ---------------------------------------------------------------------------------
@@ -73,7 +64,7 @@ def map_attention(
     kit: Kit,
     text: str,
     target: str | None,
-    stack: StackName | None,
+    stack: results.StackName | None,
     head: str | None,
     effects: bool,
     heading: str,
@@ -142,9 +133,7 @@ def spell_words(maps: AttentionMaps, spell: Callable[[int], str]) -> AttentionMa
 
 
 @torch.no_grad()
-def collect_maps(
-    hooked: HookedModel, batch: Batch, sides: Mapping[str, Sequence[str]]
-) -> AttentionMaps:
+def collect_maps(hooked: HookedModel, batch: Batch, sides: dict[str, list[str]]) -> AttentionMaps:
     """Run one text, read every pattern, a few blocks at a time, and keep what pictures need.
 
     `sides` are the tokens as people read them: of `text`, or of `source` and `target`.
@@ -224,8 +213,8 @@ def map_block(pattern: Tensor, sides: tuple[str, str], kept: int | None) -> Bloc
         entropy = torch.special.entr(one).sum(-1).mean() / math.log(2)
         others = one.clone().fill_diagonal_(0) if sides[0] == sides[1] else one  # itself: no news
         query, key = divmod(int(others.argmax()), keys)
-        link = HeadLink(query, key, float(others[query, key]))
-        facts.append(HeadFacts(float(distance), float(entropy), link))
+        link = results.HeadLink(query, key, float(others[query, key]))
+        facts.append(results.HeadFacts(float(distance), float(entropy), link))
     size = min(SMALL, queries), min(SMALL, keys)
     small = to_levels(F.adaptive_max_pool2d(pattern[None], size)[0]).cpu()
     return [sparse_map(one, kept) for one in pattern], facts, small
@@ -233,7 +222,7 @@ def map_block(pattern: Tensor, sides: tuple[str, str], kept: int | None) -> Bloc
 
 def to_levels(weights: Tensor) -> Tensor:
     """Weights as whole 255ths."""
-    return (weights * LEVELS).round().clamp(0, LEVELS).to(torch.uint8)
+    return (weights * results.LEVELS).round().clamp(0, results.LEVELS).to(torch.uint8)
 
 
 def sparse_map(pattern: Tensor, most: int | None) -> HeadMap:
@@ -281,7 +270,7 @@ def add_effects(hooked: HookedModel, batch: Batch, maps: AttentionMaps) -> Atten
     rows = max(1, TOKENS // max(map(len, maps.tokens.values())))
     best = torch.from_numpy(maps.forecast.tokens[first:, :1]).to(model.device)  # (P, 1)
     plain = last_scores(model, model.hidden(batch), first)[0].log_softmax(-1)  # (P, V)
-    effects: dict[str, HeadEffects] = {}
+    effects: dict[str, results.HeadEffects] = {}
     for stack, names in find_pattern_taps(hooked).items():
         forecasts = []
         for name in track(names, f"switching off heads of the {stack}, block"):
@@ -298,7 +287,7 @@ def add_effects(hooked: HookedModel, batch: Batch, maps: AttentionMaps) -> Atten
                     forecasts.append((change, top.indices, top.values.exp()))
         parts = (torch.stack(part).cpu().numpy() for part in zip(*forecasts, strict=True))
         by_block = [part.reshape(len(names), -1, *part.shape[1:]) for part in parts]
-        effects[stack] = HeadEffects(first, *by_block)
+        effects[stack] = results.HeadEffects(first, *by_block)
     return replace(maps, effects=effects)
 
 

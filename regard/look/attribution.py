@@ -274,11 +274,9 @@ def explain_text(
             deletion, insertion = curves.deletion_area, curves.insertion_area
             scores[name] = replace(one, deletion=deletion, insertion=insertion)
     drawn = random_areas(masked, len(masked.columns), RANDOM_ORDERS, current().seed)
-    correlations = {
-        a: {b: spearman(scores[a].scores, scores[b].scores) for b in scores} for a in scores
-    }
+    alike = {a: {b: spearman(scores[a].scores, scores[b].scores) for b in scores} for a in scores}
     random = dict(zip(("deletion", "insertion"), drawn, strict=True))
-    return AttributionComparison(*said, scores, random, correlations)
+    return AttributionComparison(*said, scores, random, alike)
 
 
 def score_tokens(

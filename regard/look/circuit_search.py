@@ -27,19 +27,10 @@ from regard.core.norm import RMSNorm
 from regard.core.position import rotate
 from regard.core.stack import Stack
 from regard.errors import DataError, UsageError
-from regard.look import patching
+from regard.look import patching, results
 from regard.look.edits import patch
 from regard.look.hooks import HookedModel
-from regard.look.results import (
-    Ablation,
-    Certificate,
-    Circuit,
-    CircuitEdge,
-    CircuitNode,
-    Completeness,
-    Estimate,
-    Site,
-)
+from regard.look.results import Ablation, CircuitEdge, Estimate, Site
 from regard.model.batch import Batch
 
 MIN_PAIRS = 4  # two to search on, two to judge by
@@ -77,7 +68,7 @@ def find_circuit(
     edges: int = 0,
     model: str = "",
     prompts: str = "",
-) -> Circuit:
+) -> results.Circuit:
     """Look for a circuit on one half of the pairs, drawn at random, judge it on the other.
 
     With its largest edges where they are asked for; `model` and `prompts` are named in the result.
@@ -103,7 +94,9 @@ def find_circuit(
         say("certificate")
         certificate, lost = certify(hooked, pairs.take(order[1::2]), sites, kept, config)
         named = dict(zip(sites, effects.tolist(), strict=True))
-        nodes = [CircuitNode(**vars(s), effect=named[s], adds=loss) for s, loss in lost.items()]
+        nodes = [
+            results.CircuitNode(**vars(s), effect=named[s], adds=loss) for s, loss in lost.items()
+        ]
         say("edges")
         largest: list[CircuitEdge] = []
         try:
@@ -112,7 +105,7 @@ def find_circuit(
         except UsageError as error:  # a model whose edges are not scored
             note(f"no edges: {error.found}")
     about = model, prompts, config.seed, config.kind, config.keep, len(sites)
-    return Circuit(*about, nodes, certificate, named, largest)
+    return results.Circuit(*about, nodes, certificate, named, largest)
 
 
 class AblationTask:
@@ -179,7 +172,7 @@ def certify(
     sites: Sequence[Site],
     kept: Tensor,
     config: CircuitConfig,
-) -> tuple[Certificate, dict[Site, Estimate]]:
+) -> tuple[results.Certificate, dict[Site, Estimate]]:
     """Judge a circuit, kept (N,), on pairs that it was not found on; what it loses without each."""
     dice = torch.Generator().manual_seed(config.seed)
     tasks = {kind: AblationTask(hooked, pairs, sites, kind) for kind in patching.ABLATIONS}
@@ -207,19 +200,16 @@ def certify(
     without[torch.arange(len(nodes)), nodes] = False
     whole = task.goals(kept[None])[0]
     lost = whole - task.goals(without) if len(nodes) else whole[:0]
-    certificate = Certificate(
+    certificate = results.Certificate(
         count,
         float(task.model.mean()),
         float(task.empty.mean()),
         faithfulness,
-        Completeness(float(gaps.mean()), float(gaps.max())),
+        results.Completeness(float(gaps.mean()), float(gaps.max())),
         Estimate(float(random.mean()), *middle(random)),
         float(((random - 1).abs() <= near).float().mean()),
     )
-    numbers = nodes.tolist()
-    return certificate, {
-        task.sites[n]: estimate(task, x) for n, x in zip(numbers, lost, strict=True)
-    }
+    return certificate, {task.sites[n]: estimate(task, x) for n, x in zip(nodes, lost, strict=True)}
 
 
 def middle(values: Tensor) -> tuple[float, float]:
@@ -276,12 +266,10 @@ def edge_scores(hooked: HookedModel, pairs: patching.Pairs, steps: int = 5) -> l
             receivers[end.site] = end._replace(x=x)
     senders = list(writing_ends(name, stack, change))
     edges = [
-        CircuitEdge(
-            sender.site, receiver.site, float((sender.x * receiver.x).sum() / -gap / len(corrupt))
-        )
-        for receiver in receivers.values()
-        for sender in senders
-        if sender.depth < receiver.depth
+        CircuitEdge(part.site, reader.site, float((part.x * reader.x).sum() / -gap / len(corrupt)))
+        for reader in receivers.values()
+        for part in senders
+        if part.depth < reader.depth
     ]
     return sorted(edges, key=lambda edge: -abs(edge.score))
 

@@ -270,9 +270,7 @@ class HeadClasses:
         held = {tap: [s.head or 0 for s in movers if s.tap == tap] for tap in means}
         with self.hooked.editing({tap: patch(x, head=held[tap]) for tap, x in means.items()}):
             later = self.path_effects(others, rows=1)  # unrepeated: a row has its template's mean
-        return {
-            n: x for n, x in later.items() if x >= MIN_EFFECT and x - self.direct[n] >= MIN_EFFECT
-        }
+        return {n: x for n, x in later.items() if min(x, x - self.direct[n]) >= MIN_EFFECT}
 
 
 def importance(head: ClassHead) -> tuple[float, float]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from regard.kit import Kit
 
 LOOKING = "looking through the logit lens"
-TAKING_APART = "taking a logit apart"
+APART = "taking a logit apart"
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def stack_blocks(stack: Stack) -> list[Block]:
 
 def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
     """The stack whose stream the goal is linear in; says why where there is none."""
-    name, stack = last_stack(model, TAKING_APART)
+    name, stack = last_stack(model, APART)
     problem = ""
     if stack.config.block.norm_at == "post":
         problem = "a post-norm model: each norm rescales all that was written before it"
@@ -264,12 +264,10 @@ def check_linear(model: Model, goal: Goal) -> tuple[str, Stack]:
     elif not all(block.residual for block in stack_blocks(stack)):
         problem = "a block without its shortcut"
     if problem:
-        raise UsageError(
-            TAKING_APART, problem, "a pre-norm Transformer whose head is one linear map"
-        )
+        raise UsageError(APART, problem, "a pre-norm Transformer whose head is one linear map")
     if goal.kind == "logprob" and goal.bad is None:
         problem, fix = "a log-probability, which is no sum", "a logit, or against another token"
-        raise UsageError(TAKING_APART, problem, "a logit or a difference", fix)
+        raise UsageError(APART, problem, "a logit or a difference", fix)
     return name, stack
 
 

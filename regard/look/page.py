@@ -62,10 +62,8 @@ def attention_page(maps: AttentionMaps) -> str:
     drawing, script, style = (part.read_text(encoding="utf-8") for part in parts)
     body, call = ATTENTION_BODY, maps.call
     if call is not None:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
-        body += (
-            f"<footer>made by <code>{html.escape(f'{call.function}({arguments})')}</code></footer>"
-        )
+        given = ", ".join(f"{name}={value!r}" for name, value in call.arguments.items())
+        body += f"<footer>made by <code>{html.escape(f'{call.function}({given})')}</code></footer>"
     legend = ATTENTION_LEGEND + (EFFECTS_LEGEND if maps.effects else "")
 
     def digest(text: str) -> str:  # what a policy calls the one script, or style, that may run

@@ -309,9 +309,9 @@ def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
     return name, stack
 
 
-def last_stream(hooked: HookedModel, doing: str = "patching paths") -> str:
+def last_stream(hooked: HookedModel) -> str:
     """The tap at the end of the residual stream: what all parts write into."""
-    name, stack = last_stack(hooked.model, doing)
+    name, stack = last_stack(hooked.model, "patching paths")
     return f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
 
 

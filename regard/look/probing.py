@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STRENGTHS = (100.0, 10.0, 1.0, 0.1)  # of L2, tried from the strongest on
 STEPS = 200  # of L-BFGS at most
 HIDDEN, RATE, ROWS, EPOCHS, PATIENCE = 128, 1e-3, 128, 60, 4  # of the MLP
-MIN_EXAMPLES = 2  # of each label in the training part
+MIN_WORDS = 2  # of each label in the training part
 HELD_OUT = 10  # one sentence in so many is for choosing, one for testing
 NO_LABEL = "_"
 HELD_BYTES = 1 << 29  # of vectors that are held at a time; more taps take another run
@@ -89,20 +89,16 @@ def make_task(
     parts = split_sentences(torch.tensor(sentences)[kept], seed)
     there = [labels[n] for n in kept.tolist()]
     known = Counter(there[n] for n in parts.train.tolist())
-    places = {
-        label: n for n, label in enumerate(sorted(k for k in known if known[k] >= MIN_EXAMPLES))
-    }
+    places = {label: n for n, label in enumerate(sorted(k for k in known if known[k] >= MIN_WORDS))}
     if rare := sorted(set(there) - set(places)):
         some = ", ".join(f"{label} {known[label]}" for label in rare[:5])
-        note(
-            f"left out: {len(rare)} labels with fewer than {MIN_EXAMPLES} words to train on: {some}"
-        )
+        note(f"left out: {len(rare)} labels with fewer than {MIN_WORDS} words to train on: {some}")
     common = torch.tensor([label in places for label in there])
     parts = SentenceSplit(*((common.cumsum(0) - 1)[part[common[part]]] for part in parts))
     if len(places) < 2 or not all(map(len, parts)):
         problem = f"{len(places)} labels, words to train on and to test on: "
         problem += f"{len(parts.train)} and {min(len(parts.dev), len(parts.test))}"
-        expected = f"two or more labels, {MIN_EXAMPLES} words of each to train on"
+        expected = f"two or more labels, {MIN_WORDS} words of each to train on"
         raise DataError("probing", problem, expected, "more sentences (--count)")
     kept, types = kept[common], dict[str, int]()
     return ProbingTask(
@@ -226,9 +222,7 @@ def fit_linear(
     return weight.detach(), bias.detach()
 
 
-def fit_mlp(
-    train: Labelled, dev: Labelled, classes: int, seed: int
-) -> Sequence[tuple[Tensor, Tensor]]:
+def fit_mlp(train: Labelled, dev: Labelled, classes: int, seed: int) -> list[tuple[Tensor, Tensor]]:
     """One hidden layer, by Adam on small batches; the weights that were best on `dev`."""
     generator = torch.Generator().manual_seed(seed)
     layers = []

@@ -187,14 +187,12 @@ def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
 def check_lengths(kit: Kit, clean: Sequence[AskedText], corrupt: Sequence[AskedText]) -> None:
     """Refuse pairs of unequal length, their tokens shown side by side."""
     unequal = []
-    for number, sides in enumerate(
-        ((a.ids, b.ids) for a, b in zip(clean, corrupt, strict=True)), 1
-    ):
-        if len(sides[0]) != len(sides[1]):
-            labels = (token_labels(kit.text_tokenizer, ids, "source") for ids in sides)
+    for n, (a, b) in enumerate(zip(clean, corrupt, strict=True), 1):
+        if len(a.ids) != len(b.ids):
+            labels = (token_labels(kit.text_tokenizer, x.ids, "source") for x in (a, b))
             rows = "\n    ".join(" | ".join(map(str.strip, tokens)) for tokens in labels)
-            sizes = f"{len(sides[0])} and {len(sides[1])} tokens"
-            unequal.append(f"\n  pair {number}: {sizes}\n    {rows}")
+            sizes = f"{len(a.ids)} and {len(b.ids)} tokens"
+            unequal.append(f"\n  pair {n}: {sizes}\n    {rows}")
     if unequal:
         more = f"\n  and {len(unequal) - SHOWN} more" if len(unequal) > SHOWN else ""
         problem = f"{len(unequal)} pairs of unequal length{''.join(unequal[:SHOWN])}{more}"

@@ -43,9 +43,7 @@ def exact_shapley(goal: SetFunction, count: int) -> MethodScores:
     return MethodScores(scores, *ends, interval=torch.zeros_like(scores), orders=0)
 
 
-def sampled_shapley(
-    goal: SetFunction, count: int, orders: int = 100, seed: int = 0
-) -> MethodScores:
+def sampled_shapley(goal: SetFunction, count: int, orders: int, seed: int = 0) -> MethodScores:
     """From `orders` drawn orders, half of them the reverse of the others."""
     if orders < 4 or count < 1:
         problem = f"{orders} orders of {count} tokens"

@@ -23,14 +23,7 @@ from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
 from regard.data.treebank import ConllSentence, heads_of
 from regard.errors import DataError
-from regard.look.probing import (
-    SentenceSplit,
-    TaggedCorpus,
-    descend,
-    mean_and_spread,
-    split_sentences,
-    tap_vectors,
-)
+from regard.look import probing
 from regard.look.results import TreeAgreement, TreeProbe
 
 if TYPE_CHECKING:
@@ -105,7 +98,7 @@ class Parsed(NamedTuple):
 def fit_structure(
     vectors: Sequence[Tensor],
     trees: Sequence[DependencyTree],
-    parts: SentenceSplit,
+    parts: probing.SentenceSplit,
     rank: int | None = None,
     seed: int = 0,
 ) -> StructuralProbe:
@@ -116,7 +109,7 @@ def fit_structure(
     if not any(len(trees[n].heads) > 1 for n in parts.train.tolist()):
         doing, expected = "fitting a structural probe", "sentences of words"
         raise DataError(doing, "no sentence of two words to train on", expected, "more sentences")
-    mean, spread = mean_and_spread(torch.cat([vectors[n] for n in parts.train.tolist()]))
+    mean, spread = probing.mean_and_spread(torch.cat([vectors[n] for n in parts.train.tolist()]))
     train, dev = (
         Parsed(
             [(vectors[n] - mean) / spread for n in part.tolist()],
@@ -127,14 +120,12 @@ def fit_structure(
     width = len(mean)
     rank = min(rank or width, width)
     usual = sum(float(each.sum()) for each in train.true) / sum(t.numel() for t in train.true)
-    size = math.sqrt(
-        max(usual, 1e-6) / (2 * rank * width)
-    )  # the first guesses are right in the mean
+    size = math.sqrt(max(usual, 1e-6) / (2 * rank * width))  # right in the mean at first
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
 
     losses = [(partial(part.mean_error, matrix), len(part.true)) for part in (train, dev)]
-    (kept,) = descend([matrix], losses, ROWS, size * RATE, generator)
+    (kept,) = probing.descend([matrix], losses, ROWS, size * RATE, generator)
     return StructuralProbe(mean, spread, kept)
 
 
@@ -210,7 +201,7 @@ def tree_lines(words: Sequence[str], heads: Sequence[int], marked: set[int] | No
 
 
 def probe_trees(
-    kit: Kit, corpus: TaggedCorpus, path: str | Path, taps: Sequence[str], rank: int = 64
+    kit: Kit, corpus: probing.TaggedCorpus, path: str | Path, taps: Sequence[str], rank: int = 64
 ) -> TreeProbe:
     """How far trees of the treebank at `path` can be read off the vectors of each tap.
 
@@ -220,7 +211,7 @@ def probe_trees(
         (one, row) for one, row in corpus if len(row.words) == len(one.forms) <= MAX_WORDS
     ]
     gold = [counted_tree(path, sentence) for sentence, _ in whole]
-    parts = split_sentences(torch.arange(len(gold)), current().seed)
+    parts = probing.split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
     chains = [(row[:, None] - row).abs() for row in rows]
@@ -228,7 +219,7 @@ def probe_trees(
     probed: list[TreeAgreement] = []
     guesses: list[list[Tensor]] = []
     tokens = [row for _, row in whole]
-    for tap, x in tap_vectors(kit, tokens, taps):
+    for tap, x in probing.tap_vectors(kit, tokens, taps):
         vectors = x.split([len(row.columns) for row in tokens])
         probe = fit_structure(vectors, gold, parts, rank, current().seed)
         guesses.append([probe(vectors[n]).cpu() for n in test])

@@ -29,12 +29,7 @@ ALIASES = (
 DIFFERENT = (
     (r"^hook_embed$", "added", "tokens without positions", "embed, which has both"),
     (r"\bhook_(q|k)$", "rotary", "before rotary positions", "attn.q or k, which are after them"),
-    (
-        r"\bln_final\.hook_normalized$",
-        "",
-        "before the norm's weights",
-        "final, which is after them",
-    ),
+    (r"ln_final\.hook_normalized$", "", "before the norm's weights", "final, which is after them"),
     (r"\bhook_result$", "", "what each head writes", "attn.z, then head_results() of the cache"),
 )
 
@@ -62,14 +57,12 @@ def find_taps(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
     return list(_find_taps(listed(patterns), tuple(names)))
 
 
-def listed(patterns: str | Iterable[str]) -> tuple[str, ...]:
+def listed(names: str | Iterable[str]) -> tuple[str, ...]:
     """One pattern or several."""
-    wanted = (
-        [patterns] if isinstance(patterns, str) or not isinstance(patterns, Iterable) else patterns
-    )
+    wanted = [names] if isinstance(names, str) or not isinstance(names, Iterable) else names
     several = tuple(wanted)
     if not all(isinstance(pattern, str) for pattern in several):
-        raise UsageError("finding a tap", f"taps = {patterns!r}", "names or patterns of taps")
+        raise UsageError("finding a tap", f"taps = {names!r}", "names or patterns of taps")
     return several
 
 

@@ -63,9 +63,7 @@ def models() -> Catalogue:
     from regard.model.presets import PRESETS, classify
     from regard.zoo import KNOWN, shipped
 
-    models = [
-        ShippedModel(name, KNOWN.get(name, ""), str(folder)) for name, folder in shipped().items()
-    ]
+    models = [ShippedModel(name, KNOWN.get(name, ""), str(at)) for name, at in shipped().items()]
     families = {table.family: list(table.variants) for table in FAMILIES}
     return Catalogue(models, [classify(name) for name in PRESETS], families)
 

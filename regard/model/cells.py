@@ -64,9 +64,7 @@ class Cell(nn.Module):
             new = chosen(lengths > 0, new, state)
         return out, new
 
-    def read_written(
-        self, x: Tensor, state: State, lengths: Tensor | None = None
-    ) -> tuple[Tensor, State]:
+    def read_written(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
         """What `read` computes, step by step, with taps."""
         heard, out = StepTaps(x.shape[1]), []
         for t in range(x.shape[1]):

@@ -17,21 +17,14 @@ from regard.ambient import current, progress
 from regard.data.tabular import kind_of
 from regard.errors import DataError
 from regard.formal.state_diagram import dot
+from regard.rules import results
 from regard.rules.description_length import TIE, LabelCode, contrast_code, label_code, posterior
 from regard.rules.encoded_lines import encode
 from regard.rules.labelled_lines import WORDS, LineFormat, find_in_both, thin_sides
 from regard.rules.null_model import RandomLines, acceptance_rate, chance_of, fit_random_lines
 from regard.rules.permutation_test import PermutationTest, shuffle_test
 from regard.rules.probes import distinct, edit_lines, find_probes, probe_symbols, short_words
-from regard.rules.results import (
-    RANDOM,
-    SMALL_STATES,
-    DecidingProbe,
-    Discovery,
-    LabelledLine,
-    RuleHypothesis,
-    number,
-)
+from regard.rules.results import RANDOM, Discovery, LabelledLine, RuleHypothesis, number
 from regard.rules.rule import Rule, rule_automaton
 from regard.rules.rule_search import RuleCandidate, RuleSearch
 from regard.rules.size_principle import rarities
@@ -121,7 +114,7 @@ def discover_rule(
     )
     more = write_notes(discovery, len(part), seconds)
     if null is not None and claimed:
-        more += note_random_negatives(discovery, rivals, null)
+        more += note_random(discovery, rivals, null)
     return replace(discovery, notes=[*notes, *more])
 
 
@@ -227,7 +220,7 @@ def with_automaton(
         chance = chance_of(rate, len(null.lengths), kept)
     if dfa is None:
         return replace(one, by_chance=chance)
-    text = dot(dfa) if len(dfa.moves) <= SMALL_STATES else None
+    text = dot(dfa) if len(dfa.moves) <= results.SMALL_STATES else None
     return replace(one, by_chance=chance, automaton=dfa, states=len(dfa.moves), dot=text)
 
 
@@ -241,7 +234,7 @@ def decide(
     vocabulary: tuple[str, ...],
     rng: np.random.Generator,
     form: LineFormat,
-) -> list[DecidingProbe]:
+) -> list[results.DecidingProbe]:
     """New sequences whose labels would tell the rivals apart."""
     rules, known = {n + 1: ranked[n].formula for n in rivals}, {line.tokens for line in lines}
     words = list(short_words(probe_symbols([*rules.values()], vocabulary), 1500))
@@ -292,9 +285,7 @@ def write_notes(result: Discovery, searched: int, seconds: float) -> list[str]:
     return notes
 
 
-def note_random_negatives(
-    result: Discovery, rivals: Sequence[int], null: RandomLines
-) -> Iterator[str]:
+def note_random(result: Discovery, rivals: Sequence[int], null: RandomLines) -> Iterator[str]:
     """The reading that negatives are random lines, where it is plausible."""
     drawn = "drawn evenly" if null.even else "drawn as often as they occur there"
     begin = f"the negatives may be unfiltered random lines: with tokens {drawn}"

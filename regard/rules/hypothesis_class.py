@@ -176,10 +176,8 @@ def comparisons(encoded: EncodedLines) -> Iterator[Block]:
     for most in range(2, min(int((one + two).max()), 10) + 1):
         yield [Atom("both", (*pair, most)) for pair in half], one + two >= most
     for period, rest in ((m, r) for m in (2, 3, 4) for r in range(m)):
-        yield (
-            [Atom("bothmod", (*pair, period, rest)) for pair in half],
-            ((one + two) % period == rest),
-        )
+        holds = (one + two) % period == rest
+        yield [Atom("bothmod", (*pair, period, rest)) for pair in half], holds
         if period > 2:
             holds = (one - two) % period == rest
             yield [Atom("apart", (*pair, period, rest)) for pair in half], holds
@@ -400,8 +398,6 @@ def gather(encoded: EncodedLines, atoms: list[Atom], rows: Bools) -> HypothesisC
         if len(behind[group]) < ALIKE:
             same_side = bool(signs[place] == signs[first[group]])
             behind[group].append((atoms[order[place]], same_side))
-    sorted_by_bits = np.argsort(bits[first], kind="stable")
-    chosen = first[sorted_by_bits]
-    return HypothesisClass(
-        encoded.symbols, rows[chosen], bits[chosen], [behind[n] for n in sorted_by_bits]
-    )
+    ranks = np.argsort(bits[first], kind="stable")
+    chosen = first[ranks]
+    return HypothesisClass(encoded.symbols, rows[chosen], bits[chosen], [behind[n] for n in ranks])

@@ -39,9 +39,7 @@ class RandomLines(NamedTuple):
         ends = np.cumsum(lengths)
         drawn = rng.choice(len(self.symbols), int(ends[-1]), p=self.shares)
         names = [self.symbols[n] for n in drawn]
-        return [
-            names[end - length : end] for end, length in zip(ends.tolist(), lengths, strict=True)
-        ]
+        return [names[end - size : end] for end, size in zip(ends.tolist(), lengths, strict=True)]
 
 
 def fit_random_lines(lines: Sequence[Sequence[str]], vocabulary: Sequence[str]) -> RandomLines:

@@ -66,9 +66,8 @@ def find_probes(
     """
     if len(rules) < 2:
         return []
-    verdicts = np.array(
-        [[rule(word) for word in words] for rule in map(Rule.compile, rules.values())]
-    )
+    compiled = map(Rule.compile, rules.values())
+    verdicts = np.array([[rule(word) for word in words] for rule in compiled])
     weight = np.asarray(weights) / np.sum(weights)
     lengths = np.array([len(word) for word in words])
     group, probes = np.zeros(len(rules), int), list[DecidingProbe]()

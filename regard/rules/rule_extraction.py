@@ -23,16 +23,8 @@ from regard.look.attention_patterns import patterns
 from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, ablation_values, head_sites, measure_sets
 from regard.model.batch import Batch
-from regard.rules.results import (
-    SMALL_STATES,
-    Counterfactuals,
-    Disagreement,
-    Discovery,
-    ExtractedAutomaton,
-    HeadUse,
-    NeuralStudy,
-    SymbolLink,
-)
+from regard.rules import results
+from regard.rules.results import Counterfactuals, Discovery, ExtractedAutomaton, NeuralStudy
 from regard.rules.rule import Accepts
 from regard.rules.string_sampler import StringSampler
 from regard.rules.tiny_transformer import Network, cross_validate, train_network
@@ -103,9 +95,8 @@ def extract_automaton(
 ) -> ExtractedAutomaton:
     """The automaton of a network, learnt by asking it, checked on words that were held out."""
     draw = StringSampler(words, seed).draw
-    learnt = learn_dfa(
-        network.decide, network.alphabet, draw, tries=FRESH, seconds=seconds, enough=ALIKE
-    )
+    decide, known = network.decide, network.alphabet
+    learnt = learn_dfa(decide, known, draw, tries=FRESH, seconds=seconds, enough=ALIKE)
     held = list(dict.fromkeys(StringSampler(words, seed + 1).draw(FRESH)))
     answers = dict(zip(held, network.decide(held), strict=True))
     wrong = sorted(disagreements(learnt.dfa, held, list(answers.values())), key=len)
@@ -116,8 +107,8 @@ def extract_automaton(
         fresh=len(held),
         queries=learnt.queries,
         exact=learnt.exact,
-        differs=[Disagreement(blank.join(word), answers[word]) for word in wrong[:5]],
-        dot=dot(learnt.dfa) if states <= SMALL_STATES else None,
+        differs=[results.Disagreement(blank.join(word), answers[word]) for word in wrong[:5]],
+        dot=dot(learnt.dfa) if states <= results.SMALL_STATES else None,
         dfa=learnt.dfa,
     )
 
@@ -148,7 +139,7 @@ def counterfactuals(
 
 
 @torch.no_grad()
-def head_uses(network: Network, words: Sequence[Word]) -> list[HeadUse]:
+def head_uses(network: Network, words: Sequence[Word]) -> list[results.HeadUse]:
     """Every head, the one that matters most first."""
     chosen = [word for word in words if word][:256]
     batch = network.batch(chosen).to(network.model.device)
@@ -165,13 +156,13 @@ def head_uses(network: Network, words: Sequence[Word]) -> list[HeadUse]:
         block, head = int(site.tap.split(".")[2]), site.head or 0
         kept = float(margins[n + 1].mean()) / whole
         flips = float((margins[n + 1] < 0).float().mean())
-        uses.append(HeadUse(block, head, kept, flips, looks[block, head]))
+        uses.append(results.HeadUse(block, head, kept, flips, looks[block, head]))
     return sorted(uses, key=lambda use: use.kept)
 
 
 def looked_at(
     network: Network, hooked: HookedModel, batch: Batch
-) -> dict[tuple[int, int], list[SymbolLink]]:
+) -> dict[tuple[int, int], list[results.SymbolLink]]:
     """For each block and head, the two pairs of symbols with most weight above an equal share."""
     names = ["[class]", "[unknown]", *network.alphabet]
     ids, real = batch.inputs.cpu(), batch.mask
@@ -190,7 +181,7 @@ def looked_at(
             ratio = lift / expected.clamp_min(1e-9)
             top = ratio.topk(2).indices.tolist()
             looks[int(path.split(".")[2]), head] = [
-                SymbolLink(names[n // len(names)], names[n % len(names)], float(ratio[n]))
+                results.SymbolLink(names[n // len(names)], names[n % len(names)], float(ratio[n]))
                 for n in top
             ]
     return looks

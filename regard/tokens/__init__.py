@@ -13,16 +13,8 @@ from regard import verbs
 from regard.ambient import note, track
 from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
-from regard.tokens.results import (
-    Cuts,
-    Decoded,
-    Encoding,
-    Merges,
-    Special,
-    TokenizerInfo,
-    TrainedTokenizer,
-    Vocabulary,
-)
+from regard.tokens import results
+from regard.tokens.results import Cuts, Decoded, Encoding, Merges, TokenizerInfo
 from regard.verbs import Count, File, Files, Natural, Text, Texts, Words, verb
 
 if TYPE_CHECKING:
@@ -189,7 +181,7 @@ def train(
     wrap: Wrap = "none",
     lossless: bool = False,
     force: bool = False,
-) -> TrainedTokenizer:
+) -> results.TrainedTokenizer:
     """Learn a tokenizer from files, folders or stdin, in bounded memory.
 
     Args:
@@ -238,7 +230,7 @@ def train(
     if size and tokenizer.size < size:
         note(f"{tokenizer.size:,} ids, not {size:,}: the texts give no more")
     factor = _tokens_per_word(tokenizer, sample)
-    return TrainedTokenizer(str(folder), tokenizer.size, tokenizer.specials, factor, kind)
+    return results.TrainedTokenizer(str(folder), tokenizer.size, tokenizer.specials, factor, kind)
 
 
 def _read_texts(files: Files) -> Iterator[str]:
@@ -271,7 +263,8 @@ def info(tokenizer: File, *, files: Files | None = None) -> TokenizerInfo:
     """
     opened = load(tokenizer)
     specials = {
-        role: Special(id, opened.pieces([id], "source")[0]) for role, id in opened.specials.items()
+        role: results.Special(id, opened.pieces([id], "source")[0])
+        for role, id in opened.specials.items()
     }
     around = opened.pieces(opened.encode(""), "source")
     sample = [] if files is None else list(islice(_read_texts(files), SAMPLE))
@@ -332,7 +325,7 @@ def vocab(
     min_count: Count = 1,
     top: Count = 20,
     out: str | Path | None = None,
-) -> Vocabulary:
+) -> results.Vocabulary:
     """The words of a corpus, how often they occur, and how much of it they cover.
 
     Args:

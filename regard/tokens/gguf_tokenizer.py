@@ -164,10 +164,8 @@ def scored_bpe(pieces: Sequence[ScoredPiece], prefix_space: bool = True) -> Rust
             fault = f"{piece.text!r} both at {vocab[piece.text]} and at {id}"
             raise DataError("building a tokenizer from scored pieces", fault, "each piece once")
     unk = next((piece.text for piece in pieces if piece.kind == PieceKind.UNKNOWN), None)
-    model = models.BPE(
-        vocab, merges_by_score(pieces), unk_token=unk, fuse_unk=True, byte_fallback=True
-    )
-    rust = Rust(model)
+    merges = merges_by_score(pieces)
+    rust = Rust(models.BPE(vocab, merges, unk_token=unk, fuse_unk=True, byte_fallback=True))
     prefix = [normalizers.Prepend("▁")] if prefix_space else []
     rust.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", "▁")])
     strip = [decoders.Strip(" ", left=1)] if prefix_space else []

@@ -129,17 +129,15 @@ def count_whole(texts: Iterable[str], cut: Any, clean: Any = None) -> dict[str, 
 
 def thin(counts: Counter[str], most: int = MOST) -> tuple[Counter[str], int]:
     """The counts divided by the least number that keeps each pair's within `most`; that number."""
-    if sum(len(word) * count for word, count in counts.items()) <= most:
+    if sum(len(word) * n for word, n in counts.items()) <= most:
         return counts, 1  # no pair can occur more often than there are characters
     pairs: Counter[str] = Counter()
-    for word, count in counts.items():
+    for word, n in counts.items():
         for at in range(len(word) - 1):
-            pairs[word[at : at + 2]] += count
+            pairs[word[at : at + 2]] += n
     # Longer pairs have a pair of characters at their joint, so none is more frequent than these.
     share = max(1, -(-max(pairs.values(), default=0) // most))
-    return Counter(
-        {word: count // share for word, count in counts.items() if count >= share}
-    ), share
+    return Counter({word: n // share for word, n in counts.items() if n >= share}), share
 
 
 def repeat(counts: Counter[str], batch: int = 1000) -> Iterator[str]:

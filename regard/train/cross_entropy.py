@@ -137,16 +137,14 @@ class LinearCrossEntropy(torch.autograd.Function):
             for begin in range(0, len(x), how.rows):
                 part = slice(begin, begin + how.rows)
                 piece = x[part]
-                loss, bare, gradient = scores.loss(
-                    piece, bias, labels[part], how.smoothing, how.r_drop
-                )
+                loss, bare, grad = scores.loss(piece, bias, labels[part], how.smoothing, how.r_drop)
                 total, plain = total + loss, plain + bare
                 if dx is not None:
-                    dx[part] = scores.to_input(gradient)
+                    dx[part] = scores.to_input(grad)
                 if needs[1]:
-                    dw = scores.to_weight(gradient, piece, dw)
+                    dw = scores.to_weight(grad, piece, dw)
                 if db is not None:
-                    db += scores.to_bias(gradient, wide)
+                    db += scores.to_bias(grad, wide)
         ctx.save_for_backward(*(t for t in (dx, dw, db) if t is not None))
         ctx.held = dx is not None, dw is not None, db is not None
         ctx.dtypes = weight.dtype, None if bias is None else bias.dtype

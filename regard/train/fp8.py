@@ -64,9 +64,8 @@ def scaled_product(
     a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, out: torch.dtype = torch.bfloat16
 ) -> Tensor:
     """a (N, K) · bᵀ for b (M, K), both contiguous in fp8 → (N, M), scales multiplied back."""
-    return torch._scaled_mm(
-        a, b.t(), scale_a=scale_a, scale_b=scale_b, out_dtype=out, use_fast_accum=True
-    )
+    scales = {"scale_a": scale_a, "scale_b": scale_b}
+    return torch._scaled_mm(a, b.t(), **scales, out_dtype=out, use_fast_accum=True)
 
 
 class Fp8Product(torch.autograd.Function):

@@ -133,10 +133,8 @@ class TextKind(RunKind):
         for left in filter(None, (getattr(each, "left_out", 0) for each in (source, checks))):
             say(f"left out: {left:,} pairs with a side over {plan.train.length} tokens")
         known = {"data": tags, "tokenizer": fingerprint(tokenizer)[:12]}
-        sizes = {
-            "train": self.amount(train),
-            "valid": None if valid is None else self.amount(valid),
-        }
+        told = None if valid is None else self.amount(valid)
+        sizes = {"train": self.amount(train), "valid": told}
         held = train if valid is None else valid
         return RunData(tokenizer, source, checks, known, hashes, sizes, held)
 

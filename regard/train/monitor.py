@@ -19,9 +19,7 @@ SMOOTH = 0.98  # share of the smoothed loss that a step keeps
 class Monitor:
     """Tells a person and log.txt how a run goes; of several processes the first."""
 
-    def __init__(
-        self, folder: Path, config: TrainConfig, leads: bool = True, unit: str = "tokens"
-    ) -> None:
+    def __init__(self, folder: Path, config: TrainConfig, leads: bool, unit: str) -> None:
         self.folder, self.config, self.leads, self.unit = folder, config, leads, unit
         self.progress = Progress("training")
         self.smooth: float | None = None

@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
@@ -38,7 +38,7 @@ from regard.result import human_count
 from regard.train import checkpoint
 from regard.train.config import FREE, Config, DataConfig, LoRA, TrainConfig
 from regard.train.cross_entropy import chunk_rows
-from regard.train.data import RunData, RunKind, RunPlan
+from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.distributed import World, joined
 from regard.train.monitor import Monitor
 from regard.train.optim import group_parameters
@@ -238,7 +238,7 @@ def clear_folder(folder: Path, monitor: Monitor) -> None:
 # The model ----------------------------------------------------------------------------------------
 
 
-def make_kit(plan: RunPlan, data: RunData, say: Callable[[str], None]) -> Kit:
+def make_kit(plan: RunPlan, data: RunData, say: Say) -> Kit:
     """The model to be trained with its tokenizer, on the device of the run."""
     kit = plan.kind.make_kit(plan, data, say)
     text, init = plan.settings.values["lora"], plan.data.init
@@ -291,9 +291,7 @@ def write_samples(folder: Path, step: int, lines: Sequence[str], monitor: Monito
 # The end ------------------------------------------------------------------------------------------
 
 
-def finish(
-    plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer, say: Callable[[str], None]
-) -> Run:
+def finish(plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer, say: Say) -> Run:
     """Write `final` and the receipt from the run's checkpoints."""
     final, draft = plan.folder / "final", plan.folder / ".final.part"
     shutil.rmtree(draft, ignore_errors=True)

@@ -433,9 +433,7 @@ class Trainer:
                 loss = self.loss(batch, labels, 0.0, "no", self.fp8, past, **extra)
             parts.append({"nll": loss.plain, **loss.figures})
             count += loaded.examples.tokens
-        sums = {
-            name: self.world.sum(torch.stack([part[name] for part in parts])) for name in parts[0]
-        }
+        sums = {key: self.world.sum(torch.stack([part[key] for part in parts])) for key in parts[0]}
         means = {name: sum(values.tolist()) / max(count, 1) for name, values in sums.items()}
         return means.pop("nll"), count, means
 
@@ -530,15 +528,13 @@ class Trainer:
         return path
 
 
-def check_same(
-    folder: Path, now: dict[str, Any], then: dict[str, Any], free: Collection[str]
-) -> None:
+def check_same(run: Path, now: dict[str, Any], then: dict[str, Any], free: Collection[str]) -> None:
     """A run goes on only as the run it was; how often it reports or saves may change."""
     differing = [key for key in now if key not in free and now[key] != then.get(key)]
     if differing:
         problem = ", ".join(f"{k} = {now[k]!r}, was {then.get(k)!r}" for k in differing)
         fix = "give them again, or begin another run with another --out"
-        raise UsageError(f"resuming {folder}", problem, "the values the run began with", fix)
+        raise UsageError(f"resuming {run}", problem, "the values the run began with", fix)
 
 
 def with_dropout(model: Model, share: float) -> Model:
