@@ -60,6 +60,8 @@ class Entry(NamedTuple):
     """Whether, tried by itself, its first word is read for all of it: posé, of posé un lapin."""
     tried: bool = False
     """Whether it is tried by itself."""
+    small: frozenset[str] = frozenset()
+    """Words by which no translation is known: have, of have a lie-in."""
 
     @property
     def choices(self) -> list[str]:
@@ -104,6 +106,7 @@ class Dictionary:
         self.entries, self.forms, self.counts = SortedLines(entries), SortedLines(forms), counts
         self.source, self.target = ((rules or {}).get(side, {}) for side in ("source", "target"))
         self.objects: dict[str, str] = (rules or {}).get("objects", {})
+        self.small = frozenset((rules or {}).get("small", "").split())
         self.lemmas = lru_cache(1 << 16)(self._lemmas)
         self.headwords = lru_cache(1 << 16)(self._headwords)
 
@@ -134,6 +137,7 @@ class Dictionary:
                 phrase = verb and not alone
                 forms = conjugate(first, self.target) if phrase else (first,) if alone else ()
                 entry = Entry(0, 0, headword, in_turns(*lists), forms=forms, alone=phrase)
+                entry = entry._replace(small=self.small if phrase else frozenset())
                 known.append((verb, parts, entry))
         return [both for _, *both in sorted(known, key=itemgetter(0))]  # verbs last: les hérissons
 
@@ -284,7 +288,8 @@ def hint(translations: Sequence[str], firm: bool = False) -> str:
 
 def holds(text: str, entry: Entry) -> bool:
     """Whether a text has the longest word of one of an entry's translations, in any inflection."""
-    said = ([word for word in words(key(one)) if word not in OPEN] for one in entry.choices)
+    phrases = (words(key(one)) for one in (*entry.choices, *entry.forms))
+    said = ([word for word in phrase if word not in OPEN | entry.small] for phrase in phrases)
     longest = [max(parts, key=len) for parts in said if parts]
     stems = tuple(word[: max(STEM, len(word) - ENDING)] for word in longest)
     return any(word.startswith(stems) for word in words(key(text)))

@@ -7,6 +7,7 @@ lost, addresses, numbers, words that exist, is searched for again.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
@@ -177,8 +178,8 @@ class Translator:
     def hold_entries(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have a word of each hint, as far as they can be had.
 
-        Where one has none, the hint's translations are tried one by one, then firmly, and of those
-        that the model then writes the likeliest is taken.
+        Where one has none, the hint's translations are tried one by one, then firmly. Of those that
+        the model then writes that one is taken which is likeliest without hints: its form fits.
         """
         held, plain = list(parts), replace(self.config, alternatives=1)
         for firm in (False, True) if not self.config.keeps_whole else ():
@@ -189,11 +190,19 @@ class Translator:
                 if (hinted := self.write(segment, entries)).ids != segment.ids  # was read already
             ]
             answered = self.run([Job([segment.ids], plain) for _, segment in tries])
+            written = defaultdict[int, list[Part]](list)
             for (n, segment), answers in zip(tries, answered, strict=True):
                 part = Part(segment, [*map(segment.dress, answers)])
-                ranks = [(said(parts[n], p), p.translations[0].logprob) for p in (part, held[n])]
-                if ranks[0][0] > ranks[1][0] or (held[n] is not parts[n] and ranks[0] > ranks[1]):
-                    held[n] = part
+                if said(parts[n], part) > said(parts[n], held[n]):
+                    written[n].append(part)
+            for n, several in written.items():
+                row = self.segmenter.tokenizer.encode(parts[n].segment.text)
+                asked = [Job([row], plain, True, p.translations[0].text) for p in several]
+                fits = self.run(asked) if len(several) > 1 else [[TargetText("", 0.0, [])]]
+                order = [
+                    (said(parts[n], p), f[0].logprob) for p, f in zip(several, fits, strict=True)
+                ]
+                held[n] = several[order.index(max(order))]
         return held
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:

@@ -180,6 +180,18 @@ def test_translations_that_are_not_written_are_tried_one_by_one() -> None:
     assert not [*in_turn([pie], "Two pies.", False)]
 
 
+@pytest.mark.parametrize(
+    ("source", "translation"),
+    [
+        ("Elle m'a posé un lapin hier soir.", "She stood me up last night."),
+        ("Elle est tombée dans les pommes.", "keeled over"),
+        ("Les enfants ont fait la grasse matinée.", "sleeping in"),
+    ],
+)
+def test_idioms_in_the_form_that_fits(source: str, translation: str) -> None:
+    assert translation in str(translate(source, model="fr-en"))
+
+
 def test_letters_of_a_hint_stand_at_the_end_of_its_word() -> None:
     hinted, places = write_hints("un œil noir", [Entry(1, 1, "œil", ["eye"])])
     assert hinted == f"un œil{hint(['eye'])} noir"
@@ -196,6 +208,8 @@ def test_a_translation_holds_an_entry_in_any_inflection() -> None:
     entry = Entry(0, 0, "entarter", ["pie", "throw a pie at", "hit with pie"])
     assert holds("He threw two pies.", entry) and holds("PIED", entry)
     assert not holds("He hit me in the face.", entry)
+    phrase = Entry(0, 2, "poser un lapin", ["stand someone up"], forms=("stood me up",))
+    assert holds("She stood me up.", phrase) and not holds("She saw someone.", phrase)
 
 
 def test_a_model_that_reads_hints_is_given_them(kit: Kit) -> None:
