@@ -133,7 +133,12 @@ def french_entries(folder: Path) -> Entries:
             listed += [t for t in new if usable(t) and t not in listed]
     both = large | small  # a name, Mur, is no translation of a word, mur
     cut = {fr: {k: ts[:TRANSLATIONS] for k, ts in ks.items() if ts} for fr, ks in both.items()}
-    return {fr: kinds for fr, kinds in cut.items() if kinds and usable(fr)}
+    nouns_first = lambda pair: pair[0] != NOUN  # noqa: E731
+    return {
+        fr: dict(sorted(kinds.items(), key=nouns_first))
+        for fr, kinds in cut.items()
+        if kinds and usable(fr)
+    }
 
 
 def english_entries(french: Entries, counts: Counter[str]) -> Entries:
@@ -144,7 +149,7 @@ def english_entries(french: Entries, counts: Counter[str]) -> Entries:
             for rank, en in enumerate(translations):
                 ranked[key(en), kind].append((rank, -counts[fr], fr))
     merged = Entries()
-    for (en, kind), rows in ranked.items():
+    for (en, kind), rows in sorted(ranked.items(), key=lambda pair: min(pair[1])):
         frs = dict.fromkeys(fr for *_, fr in sorted(rows))
         merged.setdefault(en, {})[kind] = list(frs)[:TRANSLATIONS]
     return merged

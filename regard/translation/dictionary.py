@@ -127,7 +127,6 @@ class Dictionary:
                 if not self.rare([word] if alone else parts):
                     continue
                 fitting = [g for g in groups if alone and g[0] in kinds] or groups
-                fitting = sorted(fitting, key=lambda group: group[0] != NOUN)
                 several = alone and headword != word == pluralise(headword, self.source)
                 lists = [
                     [pluralise(t, self.target) if several and kind == NOUN else t for t in listed]
@@ -254,11 +253,13 @@ def put_object(phrase: str, word: str) -> str:
 
 
 def conjugate(term: str, rules: Mapping[str, Any]) -> tuple[str, ...]:
-    """The forms of a phrase that begins with a verb, by the rules of its language, if any."""
+    """The forms of a phrase that begins with a verb; none where its language has no rules."""
+    if "endings" not in rules:
+        return ()
     verb, *rest = term.split(" ")
     special = rules.get("irregular", {}).get(verb, "").split()
     forms = [verb, *special]
-    for endings in rules.get("endings", ())[: 2 if special else None]:  # the last is the past
+    for endings in rules["endings"][: 2 if special else None]:  # the last is the past
         fitting = (rule for rule in endings if re.search(rule[0], verb))
         forms += [re.sub(pattern, new, verb, count=1) for pattern, new in islice(fitting, 1)]
     return tuple(" ".join([form, *rest]) for form in dict.fromkeys(forms))
