@@ -100,7 +100,7 @@ def test_headwords_of_a_sentence(text: str, entries: list[Any]) -> None:
 
 
 def test_each_sense_has_its_turn_and_nouns_alone_their_plural() -> None:
-    rows = "bidon\tbidon\ta bogus | sham\tn can | tin", "hérisson\thérisson\tn hedgehog"
+    rows = "bidon\tbidon\tn can | tin\ta bogus | sham", "hérisson\thérisson\tn hedgehog"
     more = "hérisser\thérisser\tv bristle", "rigolo\trigolo\ta funny"
     forms = "bidons\tbidon\tn", "hérissons\thérisser\tv", "hérissons\thérisson\tn"
     files = {ENTRIES_FILE: packed(*rows, *more), FORMS_FILE: packed(*forms, "rigolos\trigolo\ta")}
