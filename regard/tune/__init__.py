@@ -304,7 +304,7 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
 def predict(
     model: ModelLike, path: File, *, text: str | None = None, precision: Precision = "auto"
 ) -> Iterator[Prediction]:
-    """What a tuned model says of each text, picture, clip or graph of a file.
+    """What a tuned model says of each text, picture, clip or graph.
 
     Its class, its number, or the tags of its words.
 
