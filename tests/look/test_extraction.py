@@ -117,6 +117,7 @@ def test_an_interrupted_run_leaves_nothing(writer, tmp_path, monkeypatch):  # no
 FULL = """
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # or what is imported first is kept cut off, and fails next time
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 from regard.cli.main import main
 sys.exit(main(sys.argv[1:]))

@@ -103,6 +103,7 @@ def test_a_file_that_may_not_grow_is_a_full_disk_too(tmp_path):
 import resource, sys, torch
 from pathlib import Path
 from regard.train.checkpoint import write_checkpoint
+sys.dont_write_bytecode = True  # or what is imported first is kept cut off, and fails next time
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 big = {{"optimizer": {{"a": torch.ones(100_000)}}}}
 try:
