@@ -30,6 +30,7 @@ import torch
 
 import regard
 from regard.data.sound import read_sound, resample
+from regard.speech.ctc import edit_distance
 
 Words = list[tuple[str, float, float]]
 Answer = tuple[str, Words]
@@ -38,12 +39,7 @@ Answer = tuple[str, Words]
 def word_errors(said: str, written: str) -> tuple[int, int]:
     """Words to change, put in or take out (Levenshtein), and words said; no case, no marks."""
     a, b = (re.sub(r"[^\w' ]", "", text.lower()).split() for text in (said, written))
-    row = list(range(len(b) + 1))
-    for i, word in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, other in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (word != other))
-    return row[-1], len(a)
+    return edit_distance(a, b), len(a)
 
 
 def ours(folder: str, precision: str) -> Callable[[str], Answer]:

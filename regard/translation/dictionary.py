@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from regard.data.word_frequencies import key, unpack, word_spans, words
@@ -117,9 +116,9 @@ class Dictionary:
             kinds.setdefault(lemma, "".join(letters))
         return kinds
 
-    def _headwords(self, word: str) -> list[Any]:
+    def _headwords(self, word: str) -> list[tuple[list[str], Entry]]:
         """(Words, entry without its place) of each headword whose rarest word is this one."""
-        known = list[tuple[bool, list[str], Entry]]()
+        known, verbs = list[tuple[list[str], Entry]](), list[tuple[list[str], Entry]]()
         for lemma, kinds in self.lemmas(word).items():
             for _, headword, *groups in self.entries.starting(f"{lemma}\t"):
                 parts = headword.split(" ")
@@ -135,10 +134,11 @@ class Dictionary:
                 first, verb = lists[0][0], fitting[0][0] == VERB
                 phrase = verb and not alone
                 forms = conjugate(first, self.target) if phrase else (first,) if alone else ()
-                entry = Entry(0, 0, headword, in_turns(*lists), forms=forms, alone=phrase)
-                entry = entry._replace(small=self.small if phrase else frozenset())
-                known.append((verb, parts, entry))
-        return [both for _, *both in sorted(known, key=itemgetter(0))]  # verbs last: les hérissons
+                small = self.small if phrase else frozenset()
+                how: dict[str, Any] = dict(forms=forms, alone=phrase, small=small)
+                entry = Entry(0, 0, headword, in_turns(*lists), **how)
+                (verbs if verb else known).append((parts, entry))
+        return known + verbs  # les hérissons
 
     def rare(self, said: Sequence[str]) -> bool:
         """Whether a word as it stands, or an idiom by its words, was seen seldom."""

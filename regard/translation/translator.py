@@ -196,14 +196,19 @@ class Translator:
                 if said(parts[n], part) > said(parts[n], held[n]):
                     written[n].append(part)
             for n, several in written.items():
-                row = self.segmenter.tokenizer.encode(parts[n].segment.text)
-                asked = [Job([row], plain, True, p.translations[0].text) for p in several]
-                fits = self.run(asked) if len(several) > 1 else [[TargetText("", 0.0, [])]]
-                order = [
-                    (said(parts[n], p), f[0].logprob) for p, f in zip(several, fits, strict=True)
-                ]
-                held[n] = several[order.index(max(order))]
+                held[n] = several[0] if len(several) == 1 else self.fittest(parts[n], several)
         return held
+
+    def fittest(self, part: Part, several: Sequence[Part]) -> Part:
+        """Of translations with most words of the hints the one that is likeliest without hints."""
+        row = self.segmenter.tokenizer.encode(part.segment.text)
+        plain = replace(self.config, alternatives=1)
+        asked = [Job([row], plain, True, other.translations[0].text) for other in several]
+        ranks = [
+            (said(part, other), judged.logprob)
+            for other, (judged,) in zip(several, self.run(asked), strict=True)
+        ]
+        return several[ranks.index(max(ranks))]
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have the numbers of the source, as far as they can be had.
