@@ -25,8 +25,7 @@ draw "$D"/train-newstest2008-2012.tsv.xz "$(times 6)" "$D"/train-multi30k.tsv.xz
     "$D"/train-tatoeba.tsv.xz "$(times 1.5)" "$D"/wikitext-2-train.txt.xz "$(times 2)"
 wait $!
 
-counts=$(ls regard/zoo/fr-en/words.tsv*)
-$PYTHON recipes/prepare.py "$PAIRS" "$HINTED" --counts "$counts" --processes "$(nproc)"
+$PYTHON recipes/prepare.py "$PAIRS" "$HINTED" --counts regard/zoo/fr-en/words.tsv --processes "$(nproc)"
 
 cd "$HINTED"
 once=(train-drawn-* train-europarl-* train-debian-mo-* train-tatoeba-* train-more-* made-*)

@@ -1,17 +1,16 @@
 """Sentence pairs → training files of a translator that reads hints, and its dictionary.
 
-    python recipes/prepare.py D OUT --languages fr en --counts regard/zoo/fr-en/words.tsv.gz
+    python recipes/prepare.py D OUT --languages fr en --counts regard/zoo/fr-en/words.tsv
 
 D is the folder of sentence pairs (French TAB English), of dictionary.tsv.xz and lemmas-fr.tsv.xz.
 Written into OUT: the pairs in the direction asked for, about half of them with hints (see
 regard/translation/dictionary.py); pairs made of dictionary entries; real pairs whose numbers are
-drawn anew; and dictionary.tsv.xz and forms.tsv.xz as they ship, of rows whose licence allows it.
+drawn anew; and dictionary.tsv and forms.tsv as they ship, of rows whose licence allows it.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import lzma
 import random
 import re
@@ -23,7 +22,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
-from regard.data.word_frequencies import key, word_spans, words
+from regard.data.sorted_lines import sort_lines
+from regard.data.word_frequencies import (
+    WORDS_FILE,
+    WordCounts,
+    key,
+    word_spans,
+    words,
+    write_counts,
+)
 from regard.translation.dictionary import (
     COMMON,
     ENTRIES_FILE,
@@ -156,7 +163,7 @@ def english_entries(french: Entries, counts: Counter[str]) -> Entries:
 
 
 def entry_lines(entries: Entries, counts: Counter[str]) -> bytes:
-    """The content of dictionary.tsv.xz."""
+    """The content of dictionary.tsv."""
     lines = []
     for headword, kinds in entries.items():
         parts = headword.replace("'", "' ").split()
@@ -166,14 +173,14 @@ def entry_lines(entries: Entries, counts: Counter[str]) -> bytes:
         if len(parts) > 1 and counts[rarest] > COMMON:
             continue
         groups = (f"{kind} {' | '.join(listed)}" for kind, listed in kinds.items())
-        lines.append("\t".join((rarest, written, *groups)).encode() + b"\n")
-    return b"".join(sorted(lines))
+        lines.append("\t".join((rarest, written, *groups)))
+    return sort_lines(lines)
 
 
 def form_lines(forms: Forms) -> bytes:
-    """The content of forms.tsv.xz."""
+    """The content of forms.tsv."""
     rows = ((*pair, "".join(sorted(kinds))) for pair, kinds in forms.items())
-    return b"".join(sorted("\t".join(filter(None, row)).encode() + b"\n" for row in rows))
+    return sort_lines("\t".join(filter(None, row)) for row in rows)
 
 
 def french_forms(folder: Path, entries: Entries) -> Forms:
@@ -523,13 +530,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--languages", nargs=2, default=("fr", "en"))
-    parser.add_argument("--counts", required=True, help="words.tsv.gz of the French side")
+    parser.add_argument("--counts", required=True, help="words.tsv of the French side")
     parser.add_argument("--files", nargs="+", help="stems; all train-* and what is made by default")
     parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    rows = gzip.decompress(Path(args.counts).read_bytes()).decode().splitlines()
-    counts = Counter({w: int(n) for w, n in (row.split("\t") for row in rows)})
+    counts = Counter(WordCounts(Path(args.counts).read_bytes()))
     french = french_entries(args.folder)
     swap = tuple(args.languages) == ("en", "fr")
     forms = french_forms(args.folder, french)
@@ -545,8 +551,8 @@ def main() -> None:
         entries, lemmas = french, english_lemmas
     data = {ENTRIES_FILE: entry_lines(entries, counts), FORMS_FILE: form_lines(forms)}
     for name, lines in data.items():
-        (args.out / name).write_bytes(lzma.compress(lines, preset=6))
-        print(name, len(lines), (args.out / name).stat().st_size)
+        (args.out / name).write_bytes(lines)
+        print(name, len(lines))
     Job.hinter = Hinter(Dictionary(*data.values()), counts, lemmas)
     Job.swap, Job.folder, Job.out = swap, args.folder, args.out
     stems = sorted(f.name.removesuffix(".tsv.xz") for f in args.folder.glob("train-*.tsv.xz"))
@@ -566,10 +572,7 @@ def main() -> None:
         for name, count, hints, seen in pool.map(work, tasks):
             total += seen
             print(name, count, hints, flush=True)
-    ranked = sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))
-    (args.out / "words.tsv.gz").write_bytes(
-        gzip.compress("".join(f"{w}\t{n}\n" for w, n in ranked).encode(), mtime=0)
-    )
+    (args.out / WORDS_FILE).write_bytes(write_counts(total))
 
 
 if __name__ == "__main__":

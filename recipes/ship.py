@@ -1,7 +1,7 @@
 """A trained translator → the folder that ships: int8 weights, lists of words; prints its scores.
 
     python recipes/ship.py runs/fr-en-3 OUT --languages fr en --train train-*.tsv.xz
-        [--test test-*.tsv] [--shortlist train-… …] [--files memory.tsv.xz …]
+        [--test test-*.tsv] [--shortlist train-… …] [--files memory.tsv …]
 
 Files of pairs hold source TAB target, in the model's direction. Words are counted in those of
 --train, the shortlist is learnt from those of --shortlist, where a file named twice counts twice.
@@ -24,13 +24,13 @@ from tokenizers import Tokenizer
 
 import regard
 from regard.data.pairs import all_pairs
+from regard.data.sorted_lines import sort_lines
 from regard.data.word_frequencies import (
     WORDS_FILE,
     WRITTEN_FILE,
     key,
     words,
     write_counts,
-    write_words,
 )
 from regard.translation.repair import letter_runs
 from regard.zoo import HOME
@@ -62,7 +62,7 @@ def main() -> None:
         written.update(run.lower() for run in letter_runs(target))
     files = {
         WORDS_FILE: write_counts(read),
-        WRITTEN_FILE: write_words(word for word, count in written.items() if count > 1),
+        WRITTEN_FILE: sort_lines(word for word, count in written.items() if count > 1),
     }
     kit = regard.load(args.run)
     config = kit.config | {"languages": args.languages, "alignment": ALIGNMENT}

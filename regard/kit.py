@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,8 @@ from torch import Tensor
 
 from regard.core.cache import Cache
 from regard.core.similarity import to_tensor
-from regard.data.word_frequencies import WRITTEN_FILE, read_words
+from regard.data.sorted_lines import SortedLines
+from regard.data.word_frequencies import WRITTEN_FILE
 from regard.decode.loop import Driver, search_kit
 from regard.decode.sampling import sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
@@ -27,12 +28,8 @@ from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
 from regard.interop.weights import export_config, export_tensors
-from regard.look.activation_cache import ActivationCache
-from regard.look.activations import Captured, SearchFollower, capture, follow_search
-from regard.look.attention_patterns import head_matrices
 from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
-from regard.look.results import Attribution, AttributionComparison
 from regard.model import batch as batches
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import FrontConfig, TextConfig
@@ -40,8 +37,12 @@ from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.tokens.tokenizer import Side, Tokenizer
-from regard.tune.adapter_folder import Base, identify_base, write_adapter
-from regard.tune.lora import adapted, shares, switch
+
+if TYPE_CHECKING:
+    from regard.look.activation_cache import ActivationCache
+    from regard.look.activations import Captured, SearchFollower
+    from regard.look.results import Attribution, AttributionComparison
+    from regard.tune.adapter_folder import Base
 
 Ids = Tensor | Sequence[int] | Sequence[Sequence[int]]
 Text = str | Sequence[str]
@@ -248,10 +249,14 @@ class Kit:
             raise UsageError("reading activations", problem, "ordinary mode", fix)
         with torch.set_grad_enabled(grad):
             logits, seen = self.hooked.run(batch, taps, grad=grad)
+        from regard.look.activation_cache import ActivationCache
+
         return Output(logits, batch), ActivationCache(self.hooked, batch, seen)
 
     def matrix(self, name: str, head: Any = None) -> Tensor:
         """Weights of heads by name: blocks.5.attn.q, k, v, o, qk or ov (`head_matrices`)."""
+        from regard.look.attention_patterns import head_matrices
+
         return head_matrices(self.hooked, name, head)
 
     def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
@@ -265,15 +270,21 @@ class Kit:
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""
+        from regard.look.activations import capture
+
         return capture(self.hooked, taps)
 
     @property
     def adapters(self) -> dict[str, float]:
         """Its adapters, each with its share in the answers; 0 is off."""
+        from regard.tune.lora import shares
+
         return shares(self.model)
 
     def switch(self, mix: str | Mapping[str, float] | None) -> None:
         """Answer with one adapter, with several by their shares, or (None) as the base does."""
+        from regard.tune.lora import switch
+
         switch(self.model, mix)
 
     @torch.no_grad()
@@ -350,7 +361,14 @@ class Kit:
 
     def following(self, batch: Batch, strict: bool) -> SearchFollower | None:
         """Who is told what a search reads, where somebody captures."""
-        return follow_search(self.hooked, batch, strict)
+        self.hooked.check_alone("generation, which reads one column at a time")
+        if self.hooked.captured is None:
+            return None
+        from regard.look.activations import CAPTURING, SearchFollower
+
+        if strict:
+            raise UsageError(CAPTURING, "strict mode", "ordinary mode")
+        return SearchFollower(self.hooked, batch)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:
@@ -361,9 +379,10 @@ class Kit:
         return Shortlist.from_bytes(self.files[SHORTLIST_FILE], front.vocab, words)
 
     @cached_property
-    def written(self) -> frozenset[str] | None:
+    def written(self) -> SortedLines | None:
         """The words that training wrote, in lower case, where the folder lists them."""
-        return read_words(self.files[WRITTEN_FILE]) if WRITTEN_FILE in self.files else None
+        data = self.files.get(WRITTEN_FILE)
+        return None if data is None else SortedLines(data, WRITTEN_FILE)
 
     @property
     def stops(self) -> set[int]:
@@ -406,7 +425,11 @@ class Kit:
         if stored not in (None, INT8):
             raise UsageError("saving a model", f"stored = {stored!r}", f"{INT8!r} or None")
         config = self.config or self.fresh_config()
+        from regard.tune.lora import adapted
+
         if adapted(self.model):
+            from regard.tune.adapter_folder import identify_base, write_adapter
+
             base = self.base or (None if self.path is None else identify_base(self.path))
             if stored is not None or base is None:
                 fault, fix = "a model with adapters", "regard.tune.merge first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,7 +14,13 @@ from regard.heap import large_apart
 from regard.interop.families import bind
 from regard.interop.folder import INT8, STORED
 from regard.interop.side import read_side_files
-from regard.interop.source import CheckpointSource, open_source, read_tokenizer
+from regard.interop.source import (
+    Adapters,
+    CheckpointSource,
+    is_adapter,
+    open_source,
+    read_tokenizer,
+)
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.config import ModelConfig
@@ -24,10 +30,11 @@ from regard.model.presets import PRESETS, architecture, preset
 from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
-from regard.tune import adapter_folder
-from regard.tune.adapter_folder import Adapters, base_of, is_adapter
 from regard.verbs import ModelLike
 from regard.zoo import locate
+
+if TYPE_CHECKING:
+    from regard.tune.adapter_folder import AdapterFolder
 
 
 def load(
@@ -77,7 +84,12 @@ def load_kit(
     adapter: Adapters = None,
 ) -> Kit:
     """Open a network, as `load` does."""
-    place, adapters, base = adapter_folder.open_adapters(path, adapter)
+    place, base = locate(path), None
+    adapters: dict[str, AdapterFolder] = {}
+    if adapter is not None or is_adapter(place):
+        from regard.tune import adapter_folder
+
+        place, adapters, base = adapter_folder.open_adapters(path, adapter)
     source = open_source(place)
     where = read_device(device)
     if precision in ("fp32", "bf16"):
@@ -142,7 +154,10 @@ def open_kit(
 def find_source(path: str) -> CheckpointSource | None:
     """The checkpoint at `path` or shipped under that name, or None for the name of a preset."""
     place = locate(path)
-    place = base_of(Path(place)) if is_adapter(place) else place
+    if is_adapter(place):
+        from regard.tune.adapter_folder import base_of
+
+        place = base_of(Path(place))
     if place != path or os.path.exists(path) or os.sep in path:
         return open_source(place)
     if path in PRESETS:

@@ -46,6 +46,12 @@ TRANSLATOR = Kind(
 )
 
 
+TYPES = {"regard-ngram": NGRAMS, "word2vec": VECTORS} | dict.fromkeys(
+    ("regard-bayes", "regard-logreg", "regard-ibm1"), TRANSLATOR
+)
+"""What config.json says of a model that is no network, as `model_type` or, of vectors, `model`."""
+
+
 class IdentifiedKind(NamedTuple):
     """What lies at a path."""
 
@@ -56,26 +62,22 @@ class IdentifiedKind(NamedTuple):
 
 def find_kind(path: str) -> IdentifiedKind | None:
     """The kind of model at a path; None where nothing that is known lies there."""
-    from regard.history.ngram_model import KIND
-    from regard.history.word_translator import KINDS
-    from regard.history.word_vectors import WEIGHTS, is_folder, is_vectors
-
     place = Path(path)
     if not place.exists():
         place = shipped().get(path, place)
     if place.is_dir():
-        if is_folder(place):
-            return IdentifiedKind(VECTORS, f"it has {WEIGHTS}")
         config = place / "config.json"
         if not config.is_file():
             return None
-        named = str(read_json(config).get("model_type"))
-        kinds = {KIND: NGRAMS, **dict.fromkeys(KINDS, TRANSLATOR)}
-        return IdentifiedKind(kinds.get(named, NETWORK), f"config.json says {named}")
+        said = read_json(config)
+        named = str(said.get("model_type", said.get("model")))
+        return IdentifiedKind(TYPES.get(named, NETWORK), f"config.json says {named}")
     if {".arpa", ".lm"} & set(place.suffixes) and place.is_file():
         return IdentifiedKind(NGRAMS, "an ARPA file")
     if place.suffix == ".gguf" and place.is_file():
         return IdentifiedKind(NETWORK, "a GGUF file")
+    from regard.history.word_vectors import is_vectors
+
     return IdentifiedKind(VECTORS, "by its first line") if is_vectors(place) else None
 
 

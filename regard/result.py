@@ -204,7 +204,7 @@ class Row:
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         fields = [(name, field) for name, field in vars(cls).items() if isinstance(field, Field)]
-        dataclass(frozen=True, kw_only=kw_only)(cls)
+        dataclass(frozen=True, repr=False, eq=False, kw_only=kw_only)(cls)
         for name in ("__setattr__", "__delattr__"):  # as below: a class that says `@dataclass`
             delattr(cls, name)  # itself is made once more, from the same fields
         for name, field in fields:
@@ -212,6 +212,19 @@ class Row:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    # As `dataclass` writes them for each class anew, which takes longer than all else in a class.
+
+    def __repr__(self) -> str:
+        shown = [f.name for f in dataclasses.fields(self) if f.repr]  # type: ignore[arg-type]
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__qualname__}({values})"
+
+    def __eq__(self, other: object) -> bool:
+        return compared(self) == compared(other) if type(self) is type(other) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(compared(self))
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain data."""
@@ -221,6 +234,11 @@ class Row:
             if name and not (value is None and field.metadata.get("optional")):
                 data[field.name if name is True else name] = plain(value)
         return data
+
+
+def compared(row: Any) -> tuple[Any, ...]:
+    """The values that make two rows equal."""
+    return tuple(getattr(row, f.name) for f in dataclasses.fields(row) if f.compare)
 
 
 def grid_of(title: str, rows: Sequence[Row]) -> Grid:

@@ -49,16 +49,17 @@ def kaldi_mel(samples: Tensor, mels: int = 128, frames: int | None = None) -> Te
     Windows of 25 ms every 10 ms, each without its mean and with pre-emphasis, under a Hann window;
     triangles on the mel scale itself, from 20 Hz on. Cut, or padded with zeros, to `frames`.
     """
-    x = F.pad(samples, (0, max(0, FFT - len(samples)))).unfold(0, FFT, HOP)  # (frames, 400)
+    x = F.pad(samples.double(), (0, max(0, FFT - len(samples)))).unfold(0, FFT, HOP)  # rows of 400
     x = x - x.mean(1, keepdim=True)
     x = x - 0.97 * torch.cat((x[:, :1], x[:, :-1]), 1)
-    power = torch.fft.rfft(x * torch.hann_window(FFT, periodic=False), 512).abs() ** 2
+    window = torch.hann_window(FFT, periodic=False, dtype=x.dtype)
+    power = torch.fft.rfft(x * window, 512).abs() ** 2
     edges = np.linspace(math.log1p(20 / 700), math.log1p(RATE / 1400), mels + 2)
     left, centre, right = (edges[i : i + mels, None] for i in range(3))
     bins = np.log1p(np.linspace(0.0, RATE / 2, 257) / 700.0)
     rising, falling = (bins - left) / (centre - left), (right - bins) / (right - centre)
-    filters = torch.from_numpy(np.maximum(0.0, np.minimum(rising, falling))).float()
-    picture = (filters @ power.T).clamp(min=2.0**-23).log()  # (mels, frames)
+    filters = torch.from_numpy(np.maximum(0.0, np.minimum(rising, falling)))
+    picture = (filters @ power.T).clamp(min=2.0**-23).log().float()  # (mels, frames)
     return picture if frames is None else F.pad(picture, (0, frames - picture.shape[1]))
 
 

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import lzma
 import re
-import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
-from regard.errors import DataError
+from regard.data.sorted_lines import SortedLines, sort_lines
 
 Span = tuple[int, int]
 
-WORDS_FILE = "words.tsv.gz"
-"""Beside the weights: word TAB count on each line, the words in lower case."""
-WRITTEN_FILE = "written.txt.gz"
-"""Beside the weights: the words of the training targets, in lower case, one on each line."""
-MOST = 1 << 28  # bytes of all words: a small file may unpack to any size
+WORDS_FILE = "words.tsv"
+"""Beside the weights: word TAB count on each of its sorted lines, the words in lower case."""
+WRITTEN_FILE = "written.txt"
+"""Beside the weights: the words of the training targets, in lower case, one on each sorted line."""
 
 # French drops a vowel before an apostrophe; what is left is a word. English 's and n't stay.
 ELISION = r"\b(?:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’](?=\w)"
@@ -48,48 +43,26 @@ def key(text: str) -> str:
     return text.replace("’", "'").lower()
 
 
-def write_counts(counts: Counter[str]) -> bytes:
-    """The content of words.tsv.gz, frequent words first; the same counts give the same bytes."""
-    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return gzip.compress("".join(f"{word}\t{n}\n" for word, n in ranked).encode(), mtime=0)
+def write_counts(counts: Mapping[str, int]) -> bytes:
+    """The content of words.tsv."""
+    return sort_lines(f"{word}\t{count}" for word, count in counts.items())
 
 
-def read_counts(data: bytes) -> dict[str, int]:
-    """What `write_counts` wrote."""
-    lines = unpack(data, WORDS_FILE).split("\n")
-    try:
-        return {word: int(count) for word, count in (line.split("\t") for line in lines if line)}
-    except ValueError as error:
-        raise broken(WORDS_FILE, error) from None
+class WordCounts(Mapping[str, int]):
+    """What `write_counts` wrote, searched where it lies."""
 
+    def __init__(self, data: bytes) -> None:
+        self.lines = SortedLines(data, WORDS_FILE)
 
-def write_words(words: Iterable[str]) -> bytes:
-    """The content of written.txt.gz."""
-    return gzip.compress("".join(f"{word}\n" for word in sorted(words)).encode(), mtime=0)
+    def __getitem__(self, word: str) -> int:
+        for _, *counts in self.lines.starting(f"{word}\t"):
+            if len(counts) != 1 or not counts[0].isdecimal():
+                raise self.lines.broken(f"{word!r} with {counts} instead of a count")
+            return int(counts[0])
+        raise KeyError(word)
 
+    def __iter__(self) -> Iterator[str]:
+        return (word for word, *_ in self.lines.starting(""))
 
-def read_words(data: bytes) -> frozenset[str]:
-    """What `write_words` wrote."""
-    return frozenset(unpack(data, WRITTEN_FILE).split("\n")) - {""}
-
-
-def unpack(data: bytes, name: str) -> str:
-    """The lines of a file that gzip packed or, where its name says so, xz."""
-    opened = lzma.open if name.endswith(".xz") else gzip.open
-    try:
-        with opened(io.BytesIO(data)) as packed:
-            text = packed.read(MOST + 1)
-        sorted_lines = opened is lzma.open  # of which each is searched for its end
-        if len(text) > MOST or (sorted_lines and not text.endswith(b"\n")):
-            raise ValueError(f"more than {MOST:,} bytes of words, or no end of a line")
-        return text.decode()
-    except (ValueError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise broken(name, error) from None
-
-
-def broken(name: str, error: Exception) -> DataError:
-    """What is wrong with a file of words."""
-    form = {WORDS_FILE: "word TAB count on each line", WRITTEN_FILE: "a word on each line"}
-    how = "xz" if name.endswith(".xz") else "gzip"
-    expected = f"{form.get(name, 'lines')}, in UTF-8, packed by {how}"
-    return DataError(f"reading {name}", str(error), expected)
+    def __len__(self) -> int:
+        return self.lines.data.count(b"\n")

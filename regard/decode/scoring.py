@@ -17,12 +17,12 @@ from regard.data.statistics import check_finite
 from regard.decode.prompt import encode_gaps
 from regard.decode.results import FilledGaps, GapWord, TokenScores
 from regard.errors import DataError, UsageError
-from regard.history.ngram_model import NgramModel
 from regard.model.batch import Batch, check_batch, check_ids, like_lengths, pad_rows
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from regard.history.ngram_model import NgramModel
     from regard.kit import Kit
 
 Row = Sequence[int]

@@ -18,14 +18,14 @@ KEPT = (
     "config_sentence_transformers.json",
     "1_Pooling/config.json",
     "shortlist.safetensors",  # words that translations need (decode/shortlist.py)
-    "written.txt.gz",  # words that training wrote (data/words.py)
-    "memory.tsv.xz",  # pairs that show what rare words became (translation/memory.py)
-    "dictionary.tsv.xz",  # words and idioms with their translations (translation/dictionary.py)
-    "forms.tsv.xz",  # inflected forms and their lemmas (translation/dictionary.py)
+    "written.txt",  # words that training wrote (data/word_frequencies.py)
+    "memory.tsv",  # pairs that show what rare words became (translation/memory.py)
+    "dictionary.tsv",  # words and idioms with their translations (translation/dictionary.py)
+    "forms.tsv",  # inflected forms and their lemmas (translation/dictionary.py)
     "inflections.json",  # endings that take each other's place (translation/memory.py)
     "numbers.json",  # how two languages write numbers (translation/repair.py)
     "glossary.json",  # how terms of two languages inflect (translation/glossary.py)
-    "words.tsv.gz",  # how often each word was seen in training (data/words.py)
+    "words.tsv",  # how often training saw each word (data/word_frequencies.py)
 )
 
 

@@ -6,6 +6,7 @@ The package never opens a pickle: reading one runs whatever code its author put 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from regard.errors import DataError, nearest
@@ -18,6 +19,9 @@ from regard.tokens.tokenizer_folder import open_tokenizer
 PICKLE_SUFFIXES = {".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 FORMATS = "a folder with config.json and model.safetensors, or a .gguf file"
 
+Pathlike = str | os.PathLike[str]
+Adapters = Pathlike | Mapping[str, Pathlike] | None
+"""What stands for adapters of a model: a folder, or folders by name."""
 
 CheckpointSource = FolderSource | GGUFSource
 """A checkpoint on disk: its config and shapes are known at once, its tensors when asked for.
@@ -29,7 +33,7 @@ tensors are new memory, so a caller that fills the largest first stays near 1x.
 """
 
 
-def open_source(path: str | os.PathLike[str]) -> CheckpointSource:
+def open_source(path: Pathlike) -> CheckpointSource:
     """Open a Hugging Face folder or a GGUF file by what is found at `path`."""
     try:
         path = Path(path).expanduser()
@@ -45,6 +49,11 @@ def open_source(path: str | os.PathLike[str]) -> CheckpointSource:
     near = nearest(path.name, (p.name for p in path.parent.glob("*")))
     fault = "is not a file or folder" if path.exists() else "no such file or folder"
     raise _refusal(path, fault + (f"; did you mean {near}?" if near else ""))
+
+
+def is_adapter(path: Pathlike) -> bool:
+    """Whether a folder holds an adapter, which is opened with its base."""
+    return os.path.isfile(os.path.join(os.fsdecode(path), "adapter_config.json"))
 
 
 def is_pickle(path: Path) -> bool:

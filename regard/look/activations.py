@@ -91,14 +91,6 @@ def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list
             hooked.captured, hooked.capturing = None, []
 
 
-def follow_search(hooked: HookedModel, batch: Batch, strict: bool = False) -> SearchFollower | None:
-    """The follower of one search; None where nobody captures."""
-    hooked.check_alone("generation, which reads one column at a time")
-    if strict and hooked.captured is not None:
-        raise UsageError(CAPTURING, "strict mode", "ordinary mode")
-    return None if hooked.captured is None else SearchFollower(hooked, batch)
-
-
 class SearchFollower:
     """Told by a search what the model reads, and which rows go on (`decode/step.py: Listener`)."""
 

@@ -671,7 +671,7 @@ def shortlist(
 def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 3) -> LearntMemory:
     """Keep sentence pairs that show what rare words become, for translations to look up.
 
-    Words are as rare as the folder's words.tsv.gz says, else as they are in these files.
+    Words are as rare as the folder's words.tsv says, else as they are in these files.
 
     Args:
         model: the folder of a translator, where the pairs are written; it aligns their words.

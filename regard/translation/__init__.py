@@ -283,24 +283,25 @@ def open_translator(
     """
     import torch
 
-    from regard.history.word_translator import WordTranslator, translator_kind
     from regard.kit import Kit
     from regard.loading import open_kit, wrong_network
     from regard.model.precision import forget_weights, packed_in_int8
-    from regard.translation.counting_translator import CountingTranslator
+    from regard.model_kinds import TRANSLATOR, find_kind, open_counted
     from regard.translation.translator import Translator
     from regard.translation.worker_pool import start_workers, worth_workers
 
-    words = model if isinstance(model, WordTranslator) else None
-    if isinstance(model, str | Path) and translator_kind(Path(model)) is not None:
-        words = WordTranslator.open(Path(model))
-    if words is not None:
+    known = find_kind(str(model)) if isinstance(model, str | Path) else None
+    if known is not None and known.kind is TRANSLATOR:
+        model = open_counted(Path(str(model)), TRANSLATOR)
+    if not isinstance(model, str | Path | Kit):
+        from regard.translation.counting_translator import CountingTranslator
+
         wishes = vars(config) | {"edit": edit, "memory": memory}
         refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
         if asked := [name for name in refused if wishes[name]]:
             wrong = f"{asked[0]} by a model that counts words"
             raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
-        yield CountingTranslator(words, config)
+        yield CountingTranslator(model, config)
         return
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()

@@ -8,19 +8,19 @@ that the sentence needs: entarté, pie or throw a pie at → threw a pie at.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice, zip_longest
 from typing import Any, NamedTuple
 
-from regard.data.word_frequencies import key, unpack, word_spans, words
+from regard.data.sorted_lines import SortedLines
+from regard.data.word_frequencies import key, word_spans, words
 
-ENTRIES_FILE = "dictionary.tsv.xz"
+ENTRIES_FILE = "dictionary.tsv"
 """Beside the weights: the rarest word of a headword, the headword, and for each part of speech a
 letter, a blank and the translations with " | " between them; TABs between all, lines in the order
 of their bytes, in lower case."""
-FORMS_FILE = "forms.tsv.xz"
+FORMS_FILE = "forms.tsv"
 """Beside the weights: inflected form TAB lemma TAB letters of its parts of speech, if they are
 known, in the order of the bytes."""
 NOUN, VERB = "n", "v"
@@ -68,27 +68,6 @@ class Entry(NamedTuple):
         return list(dict.fromkeys([*self.translations[:CHOICES], *self.elsewhere]))
 
 
-class SortedLines:
-    """Lines in the order of their bytes: found by bisection, never taken apart as a whole."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def starting(self, prefix: str) -> Iterator[list[str]]:
-        """The fields of each line that starts so."""
-        data, want = self.data, prefix.encode()
-
-        def begins(at: int) -> bytes:  # how the line begins that has this byte
-            start = data.rfind(b"\n", 0, at) + 1
-            return data[start : start + len(want)]
-
-        start = bisect_left(range(len(data)), want, key=begins)
-        while data.startswith(want, start):
-            end = data.index(b"\n", start)
-            yield data[start:end].decode().split("\t")
-            start = end + 1
-
-
 class Dictionary:
     """Headwords, their translations, and the lemmas of inflected forms.
 
@@ -102,7 +81,11 @@ class Dictionary:
         counts: Mapping[str, int] | None = None,
         rules: Mapping[str, Any] | None = None,
     ) -> None:
-        self.entries, self.forms, self.counts = SortedLines(entries), SortedLines(forms), counts
+        self.entries, self.forms = (
+            SortedLines(entries, ENTRIES_FILE),
+            SortedLines(forms, FORMS_FILE),
+        )
+        self.counts = counts
         self.source, self.target = ((rules or {}).get(side, {}) for side in ("source", "target"))
         self.objects: dict[str, str] = (rules or {}).get("objects", {})
         self.small = frozenset((rules or {}).get("small", "").split())
@@ -207,8 +190,7 @@ def read_dictionary(
     """
     if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
         return None
-    entries, forms = (unpack(files[name], name).encode() for name in (ENTRIES_FILE, FORMS_FILE))
-    return Dictionary(entries, forms, counts, rules)
+    return Dictionary(files[ENTRIES_FILE], files[FORMS_FILE], counts, rules)
 
 
 class Hinter(NamedTuple):

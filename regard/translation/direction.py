@@ -1,18 +1,17 @@
 """Direction: which translator is meant, by the language asked for and by the texts.
 
-Source and target stand in a folder's config.json as `languages`, and its words.tsv.gz lists what it
+Source and target stand in a folder's config.json as `languages`, and its words.tsv lists what it
 was trained to read: nothing here is special to a language. No torch.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from regard.ambient import note
-from regard.data.word_frequencies import WORDS_FILE, key, unpack, words
+from regard.data.word_frequencies import WORDS_FILE, WordCounts, key, words
 from regard.errors import UsageError
 from regard.files import read_json
 from regard.translation.config import DOING
@@ -22,7 +21,7 @@ from regard.zoo import KNOWN, locate, shipped
 
 USUAL = "fr-en"  # where the texts do not tell
 LINES, WORDS = 20, 60  # at most, that tell the language
-UNSEEN = 1e-7  # share of a word that training never saw
+UNSEEN = 1e-7  # times a full stop, of a word that training never saw
 SURE = math.log(10)  # how much likelier the words must be for another model than for the usual one
 
 
@@ -66,7 +65,6 @@ def choose_model(model: ModelLike | None, to: str | None, texts: Iterable[object
 
 def familiarity(file: Path, heard: Iterable[str]) -> float:
     """How well a model's training knew some words: the sum of the logarithms of their shares."""
-    listed = "\n" + unpack(file.read_bytes(), file.name)
-    places = [re.search(rf"\n{word}\t(\d+)", listed) for word in ("[^\t\n]+", *heard)]
-    most, *counts = (int(place[1]) if place else 0 for place in places)
-    return sum(math.log(count / max(1, most) + UNSEEN) for count in counts)
+    counts = WordCounts(file.read_bytes())
+    stops = max(1, counts.get(".", 0))
+    return sum(math.log(counts.get(word, 0) / stops + UNSEEN) for word in heard)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.pairs import Pair
-from regard.data.word_frequencies import WORDS_FILE, Span, key, read_counts, word_spans, words
+from regard.data.word_frequencies import WORDS_FILE, Span, WordCounts, key, word_spans, words
 from regard.decode.step import without_end
 from regard.errors import UsageError, check_names
 from regard.model.model import Memory
@@ -59,9 +59,9 @@ def align_config(config: Mapping[str, Any]) -> AlignConfig:
     return AlignConfig(**fields)
 
 
-def seen_in_training(kit: Kit) -> dict[str, int] | None:
-    """Words and how often each was seen, where the folder says so."""
-    return read_counts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
+def seen_in_training(kit: Kit) -> WordCounts | None:
+    """How often each word was seen, where the folder says so."""
+    return WordCounts(kit.files[WORDS_FILE]) if WORDS_FILE in kit.files else None
 
 
 def explain_part(translator: Translator, part: Part, reading: WordReading) -> Explanation:

@@ -1,26 +1,28 @@
 """Memory: sentence pairs that show what rare words became, the user's own and those of training.
 
 Two files of a model's folder:
-  memory.tsv.xz      small words of the target's language on the first line; then on each line
-                     origin, source, target and what its rare words became, the numbers of the first
-                     and the last target word: entartés=38-44
+  memory.tsv         on each line a rare word, the numbers of the first and the last target word of
+                     what it became (38-44), origin, source and target of the pair, in the order of
+                     the words' bytes; on the first line no word but a TAB, then small words of the
+                     target's language
   inflections.json   lists of endings that take each other's place: ["er", "é", "ée", …]
 """
 
 from __future__ import annotations
 
-import lzma
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
 from regard.ambient import progress, track
 from regard.data.pairs import named_pairs, shorten
+from regard.data.sorted_lines import SortedLines
 from regard.data.text_files import read_files, read_lines
-from regard.data.word_frequencies import count_words, key, unpack, words
+from regard.data.word_frequencies import count_words, key, words
 from regard.errors import DataError, UsageError
 from regard.files import parse_json, write_whole
 from regard.translation.explanation import align_pairs, seen_in_training
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from regard.kit import Kit
     from regard.train.results import LearntMemory
 
-MEMORY_FILE, INFLECTIONS_FILE = "memory.tsv.xz", "inflections.json"
+MEMORY_FILE, INFLECTIONS_FILE = "memory.tsv", "inflections.json"
 DOING = "making a memory"
 SHORT = 4  # letters of the shortest word that is worth an example
 STEM = 4  # letters that two inflections of a word have in common, at least
@@ -51,12 +53,13 @@ EXAMPLES = 3  # of one word
 
 
 class MemoryPair(NamedTuple):
-    """A pair of sentences, and what some words of the source became (see above)."""
+    """A pair of sentences."""
 
     origin: str
     source: str
     target: str
-    spans: str = ""
+    span: str = ""
+    """First and last target word of what a rare word of the source became: 38-44."""
 
 
 class TranslationMemory:
@@ -75,35 +78,38 @@ class TranslationMemory:
         """The user's whole sentences, as the model reads them."""
 
     @cached_property
-    def stored(self) -> tuple[frozenset[str], list[MemoryPair]]:
-        """Small words, and pairs of the folder."""
-        if MEMORY_FILE not in self.kit.files:
-            return frozenset(), []
-        data = unpack(self.kit.files[MEMORY_FILE], MEMORY_FILE)
-        try:
-            small, *lines = data.rstrip("\n").split("\n")
-            return frozenset(small.split()), [MemoryPair(*line.split("\t")) for line in lines]
-        except (ValueError, TypeError) as error:
-            form = "origin TAB source TAB target TAB spans on each line, packed by xz"
-            doing = f"reading {MEMORY_FILE}"
-            raise DataError(doing, str(error), form, "regard train memory") from None
-
-    @cached_property
-    def counts(self) -> dict[str, int] | None:
+    def counts(self) -> Mapping[str, int] | None:
         """How often each word was seen in training, where the folder says so."""
         return seen_in_training(self.kit)
 
     @cached_property
+    def stored(self) -> SortedLines:
+        """The pairs of the folder."""
+        return SortedLines(self.kit.files.get(MEMORY_FILE, b""), MEMORY_FILE)
+
+    @cached_property
+    def small(self) -> frozenset[str]:
+        """Words of the target's language that say little."""
+        return frozenset(word for _, line in self.stored.starting("\t") for word in line.split())
+
+    @cached_property
     def places(self) -> dict[str, list[MemoryPair]]:
-        """The pairs that each word stands in."""
+        """The user's pairs that each word stands in."""
         places = defaultdict[str, list[MemoryPair]](list)
         for entry in self.own:
             for word in dict.fromkeys(words(key(entry.source))):
                 places[word].append(entry)
-        for entry in self.stored[1]:
-            for span in entry.spans.split():
-                places[span.partition("=")[0]].append(entry)
         return places
+
+    def pairs(self, word: str) -> Iterator[MemoryPair]:
+        """The pairs with a word, the user's first."""
+        yield from self.places.get(word, ())
+        for line in self.stored.starting(f"{word}\t"):
+            if len(line) != 5:
+                form = "word, first-last, origin, source, target"
+                raise self.stored.broken(f"{len(line)} fields of {word!r} instead of {form}")
+            _, span, origin, source, target = line
+            yield MemoryPair(origin, source, target, span)
 
     @cached_property
     def endings(self) -> list[list[str]]:
@@ -124,7 +130,7 @@ class TranslationMemory:
         """Pairs with a word, or with an inflection of it, and what it became there."""
         examples: dict[tuple[str, str], Example] = {}
         for form in dict.fromkeys(self.inflections(key(word))):
-            for entry in self.places.get(form, ())[:most]:
+            for entry in islice(self.pairs(form), most):
                 pair = entry.source, entry.target
                 if len(examples) < most and pair not in examples:
                     examples[pair] = Example(form, self.phrase(entry, form), *pair, entry.origin)
@@ -136,7 +142,7 @@ class TranslationMemory:
         for example in self.lookup(word):
             said = example.phrase.split()
             if len(said) > LONGEST_HINT:
-                said = [word for word in said if word.lower() not in self.stored[0]]
+                said = [word for word in said if word.lower() not in self.small]
             if 0 < len(said) <= LONGEST_HINT:
                 phrases[" ".join(said)] = None
         return list(phrases)
@@ -144,9 +150,8 @@ class TranslationMemory:
     def phrase(self, entry: MemoryPair, form: str) -> str:
         """What a word became in the target of a pair, "" where that is not clear."""
         said = words(entry.target)
-        spans = dict(span.partition("=")[::2] for span in entry.spans.split())
-        if form in spans:
-            first, last = map(int, spans[form].split("-"))
+        if entry.span:
+            first, last = map(int, entry.span.split("-"))
             return " ".join(said[first : last + 1])
         (weights,) = align_pairs(self.kit, [(entry.source, entry.target)])
         place = words(key(entry.source)).index(form)
@@ -233,7 +238,7 @@ def learn_memory(
         raise UsageError(DOING, f"{folder}, no translator of text", "an encoder-decoder")
     with progress(DOING) as say:
         say("counting words")
-        counts = seen_in_training(kit)
+        counts: Mapping[str, int] | None = seen_in_training(kit)
         if counts is None:
             counts = count_words(source for _, (source, _) in named_pairs(files))
         pairs = choose_pairs(files, counts, seen, each, TranslationMemory(kit).inflections)
@@ -242,13 +247,19 @@ def learn_memory(
         raise DataError(DOING, few, "pairs with rare words that are not copied")
     heard = count_words(entry.target for entry in pairs)
     small = sorted(word for word, _ in heard.most_common(SMALL) if word[0].isalpha())
-    kept = list(align_entries(kit, pairs, {*small}))
-    kept.sort(key=lambda entry: (entry.origin.rpartition(":")[0], len(entry.origin), entry.origin))
-    text = "\n".join([" ".join(small), *map("\t".join, kept), ""])
-    data, place = lzma.compress(text.encode(), preset=9), folder / MEMORY_FILE
+    kept, place = [*align_entries(kit, pairs, {*small})], folder / MEMORY_FILE
+    kept.sort(key=lambda both: (f"{both[0]}\t".encode(), *in_file_order(both[1].origin)))
+    lines = ("\t".join((word, entry.span, *entry[:3])) for word, entry in kept)
+    data = "\n".join(["\t" + " ".join(small), *lines, ""]).encode()
     write_whole(place, data)
-    taught = {span.partition("=")[0] for entry in kept for span in entry.spans.split()}
-    return LearntMemory(str(place), len(data), len(kept), len(taught))
+    taught, origins = {word for word, _ in kept}, {entry.origin for _, entry in kept}
+    return LearntMemory(str(place), len(data), len(origins), len(taught))
+
+
+def in_file_order(origin: str) -> tuple[str, int]:
+    """What origins are sorted by: file:number."""
+    name, _, number = origin.rpartition(":")
+    return name, int(number)
 
 
 def choose_pairs(
@@ -292,8 +303,8 @@ def is_content(word: str) -> bool:
 
 def align_entries(
     kit: Kit, pairs: Mapping[MemoryPair, Sequence[str]], small: Collection[str]
-) -> Iterator[MemoryPair]:
-    """Pairs with the first and last target word of what words became, where that is clear."""
+) -> Iterator[tuple[str, MemoryPair]]:
+    """Words, and pairs with the first and last target word of what they became, where clear."""
     order = sorted(pairs, key=lambda entry: len(entry.source) + len(entry.target))
     for start in track(range(0, len(order), BATCH), "aligning words"):
         batch = order[start : start + BATCH]
@@ -301,9 +312,9 @@ def align_entries(
         for entry, weights in zip(batch, read, strict=True):
             heard, said = words(entry.source), words(entry.target.lower())
             little = {n for n, w in enumerate(said) if w in small or not w[0].isalnum()}
-            spans = [(w, find_phrase(weights, heard.index(w), little)) for w in pairs[entry]]
-            if clear := [f"{word}={span[0]}-{span[1]}" for word, span in spans if span]:
-                yield entry._replace(spans=" ".join(clear))
+            for word in pairs[entry]:
+                if span := find_phrase(weights, heard.index(word), little):
+                    yield word, entry._replace(span="{}-{}".format(*span))
 
 
 def find_phrase(weights: Tensor, place: int, little: Collection[int]) -> tuple[int, int] | None:

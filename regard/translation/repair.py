@@ -31,7 +31,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ def letter_runs(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-def coined_words(source: str, target: str, written: Collection[str]) -> list[str]:
+def coined_words(source: str, target: str, written: Container[str]) -> list[str]:
     """The words of a translation that are made up, each once; a copied name is none of them."""
     copied = {run.lower() for run in letter_runs(source)}
     runs = dict.fromkeys(letter_runs(target))

@@ -355,7 +355,7 @@ class SentenceSearch:
         read = zip(map(tuple, rows), hypotheses, strict=True)
         self.encoded = {row: h.memory for row, h in read if h.memory is not None}
         answers = [*map(self.text, hypotheses)]
-        if not (self.config.coin or self.config.keeps_whole or not self.kit.written):
+        if not (self.config.coin or self.config.keeps_whole or self.kit.written is None):
             changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
                 before, answers = answers, self.replace_coined(rows, answers, changed)
@@ -394,8 +394,8 @@ class SentenceSearch:
 
     def coined(self, row: Row, text: str) -> list[str]:
         """The words of a translation that neither training nor its source ever wrote."""
-        written = self.kit.written or ()
-        if not coined_words("", text, written):  # as most often
+        written = self.kit.written
+        if written is None or not coined_words("", text, written):  # as most often
             return []
         return coined_words(self.kit.text_tokenizer.decode(list(row), side="source"), text, written)
 
@@ -564,7 +564,7 @@ class SentenceSearch:
         heard, new = {spoken(best.text)}, list[TargetText]()
         for answer in sorted(map(self.text, hypotheses), key=lambda answer: -answer.logprob):
             words = spoken(answer.text)
-            made_up = not self.config.coin and self.kit.written and self.coined(row, answer.text)
+            made_up = not self.config.coin and self.coined(row, answer.text)
             if answer.logprob <= best.logprob and words not in heard and not made_up:
                 heard.add(words)
                 new.append(answer)

@@ -52,8 +52,7 @@ def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
     kit = translator.kit
     packing = SentenceSearch(kit, translator.config)
     packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
-    if translator.hinter is not None:
-        translator.hinter.others("")  # opens the memory, which all will share
+    _ = translator.hinter, translator.memory.places  # read once: all will share them
     sys.stdout.flush()  # a process would write again what was not written yet
     sys.stderr.flush()
     gc.collect()

@@ -27,7 +27,7 @@ from regard.ambient import current, note
 from regard.errors import DataError, UsageError
 from regard.files import BROKEN, parse_json, read_json, read_shapes, write_whole
 from regard.interop.parity import batches
-from regard.interop.source import open_source
+from regard.interop.source import Adapters, Pathlike, is_adapter, open_source
 from regard.interop.table import TRANSPOSE, Binding, Move, moves
 from regard.interop.weights import named, read_shape
 from regard.model.model import Model, empty_model
@@ -57,10 +57,6 @@ UNKNOWN = (
     *("trainable_token_indices", "alora_invocation_tokens", "megatron_config"),
 )
 """Settings of PEFT's that change what an adapter computes, and that are not known here."""
-
-
-Pathlike = str | os.PathLike[str]
-Adapters = Pathlike | Mapping[str, Pathlike] | None
 
 
 class Base(NamedTuple):
@@ -209,11 +205,6 @@ class AdapterFolder(NamedTuple):
     """config.json of the model with the adapter on, where regard wrote it."""
     origin: dict[str, Any] | None
     """What regard wrote of its base and its maps."""
-
-
-def is_adapter(path: Pathlike) -> bool:
-    """Whether a folder holds an adapter."""
-    return os.path.isfile(os.path.join(os.fsdecode(path), CONFIG))
 
 
 def read_adapter(folder: Path) -> AdapterFolder:

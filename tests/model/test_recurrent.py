@@ -181,7 +181,7 @@ def test_a_carried_state_is_one_long_run(kind):
     ids = torch.randint(0, 11, (2, 12), generator=torch.Generator().manual_seed(2))
     whole, past = model(Batch(ids)), model.carry(2)
     pieces = [model(Batch(part), past) for part in ids.split([1, 5, 4, 2], 1)]
-    assert (torch.cat(pieces, 1) - whole).abs().max() <= 1e-6
+    assert (torch.cat(pieces, 1) - whole).abs().max() <= 1e-5
 
 
 def test_streams_go_on_and_cover_the_text_once(tmp_path):

@@ -16,6 +16,9 @@ import regard
 from regard.cli.commands import COMMANDS, GROUPS, PANELS
 from regard.cli.main import main
 from regard.errors import UsageError
+from regard.look import activation_cache, activations
+from regard.look import results as look_results
+from regard.tune import adapter_folder
 from regard.verbs import FLAT, Count, marks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +86,10 @@ def is_number(hint):
     return hint in (int, float) or any(map(is_number, inside))
 
 
+LATE = {**vars(activation_cache), **vars(activations), **vars(look_results), **vars(adapter_folder)}
+"""Names that annotations of a Kit use and that are imported when they are needed."""
+
+
 def public_functions():
     """Commands, other public names, and the methods of a Kit."""
     yield from ((command.name, command.load()) for command in COMMANDS)
@@ -96,7 +103,7 @@ def test_one_word_for_how_many():
     for name, function in public_functions():
         if not inspect.isfunction(function) or name.startswith("Kit._"):
             continue
-        hints = typing.get_type_hints(inspect.unwrap(function), None, None, include_extras=True)
+        hints = typing.get_type_hints(inspect.unwrap(function), None, LATE, include_extras=True)
         for hint in list(hints.values()):
             if FLAT in marks(hint):  # its fields are flags
                 hints |= typing.get_type_hints(hint.__origin__, include_extras=True)

@@ -135,7 +135,7 @@ def test_the_pattern_is_that_of_the_chosen_block(kit: Kit) -> None:
 
 def test_rarity(kit: Kit) -> None:
     counts = {"le": 900, "chat": 9, "dort": 10}
-    seen = replace(kit, files=kit.files | {"words.tsv.gz": write_counts(counts)})  # type: ignore[arg-type]
+    seen = replace(kit, files=kit.files | {"words.tsv": write_counts(counts)})  # type: ignore[arg-type]
     (found,) = explain(seen, TEXT, max_new=8)
     known = {word.text: (word.seen, word.rare) for word in found.source_words}
     assert known["Le"] == (900, False) and known["chat"] == (9, True)

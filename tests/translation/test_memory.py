@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import lzma
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +39,9 @@ from tests.translation.test_translator import made
 FRENCH = "Deux députés ont été entartés."
 ENGLISH = "Two of our Members were hit in the face by a pie."
 LINES = [
-    "a by in of our the were",
-    f"news:7\t{FRENCH}\t{ENGLISH}\tentartés=5-11",
-    "news:9\tLe balbuzard dort.\tThe osprey is asleep.\tbalbuzard=1-1",
+    "\ta by in of our the were",
+    "balbuzard\t1-1\tnews:9\tLe balbuzard dort.\tThe osprey is asleep.",
+    f"entartés\t5-11\tnews:7\t{FRENCH}\t{ENGLISH}",
 ]
 ENDINGS = [["", "s"], ["er", "é", "és"]]
 LANGUAGES = ("fr", "en")
@@ -62,9 +61,9 @@ def kit(bare: Kit) -> Kit:
     """The translator with a memory, and with words that are frequent."""
     counts: Any = {"le": 900, "dort": 900, "chat": 900, "les": 900}
     files = {
-        MEMORY_FILE: lzma.compress("\n".join([*LINES, ""]).encode()),
+        MEMORY_FILE: "\n".join([*LINES, ""]).encode(),
         INFLECTIONS_FILE: json.dumps(ENDINGS).encode(),
-        "words.tsv.gz": write_counts(counts),
+        "words.tsv": write_counts(counts),
     }
     return replace(bare, files=bare.files | files)
 
@@ -96,13 +95,10 @@ def test_a_folder_without_memory(bare: Kit) -> None:
     )
 
 
-FEW = lzma.compress(b"the\nnews:1\tonly two\n")
-
-
-@pytest.mark.parametrize("data", [b"no xz", FEW, lzma.compress(b"the\n" * 99)[:-20]])
-def test_a_broken_memory_is_said(bare: Kit, data: bytes) -> None:
-    kit = replace(bare, files=bare.files | {MEMORY_FILE: data})
-    with pytest.raises(DataError, match=r"memory\.tsv\.xz"):
+@pytest.mark.parametrize("line", ["entartés\tnews:1\tonly three\n", "entartés\t1-1\ta:1\tb\tc"])
+def test_a_broken_memory_is_said(bare: Kit, line: str) -> None:
+    kit = replace(bare, files=bare.files | {MEMORY_FILE: line.encode()})
+    with pytest.raises(DataError, match=r"memory\.tsv"):
         TranslationMemory(kit).lookup("entartés")
 
 
@@ -207,7 +203,7 @@ def test_what_is_learnt_can_be_looked_up(
 
     monkeypatch.setattr(module, "align_pairs", second_word)
     counted: Any = COUNTS
-    kit = replace(bare, files=bare.files | {"words.tsv.gz": write_counts(counted)})
+    kit = replace(bare, files=bare.files | {"words.tsv": write_counts(counted)})
     monkeypatch.setattr(module, "SMALL", 1)
     learnt = learn_memory(kit, tmp_path, [write_pairs(tmp_path)], seen=3, each=1)
     data = (tmp_path / MEMORY_FILE).read_bytes()

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.word_frequencies import WRITTEN_FILE, read_words, write_words
 from regard.decode import loop
 from regard.errors import DataError
 from regard.loading import load
@@ -281,14 +280,6 @@ def test_a_broken_file_of_numbers_is_said():
 def test_what_is_coined(source, target, coined):
     written = {"he", "sees", "and", "has", "well", "seen", "see", "it"}
     assert coined_words(source, target, written) == coined
-
-
-def test_the_list_is_written_and_read():
-    words = {"été", "see", "a"}
-    assert read_words(write_words(words)) == words
-    assert write_words(sorted(words)) == write_words(reversed(sorted(words)))
-    with pytest.raises(DataError, match=WRITTEN_FILE):
-        read_words(write_words(words)[:-9])
 
 
 @pytest.fixture(scope="module")
