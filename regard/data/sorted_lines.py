@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property
 
 from regard.errors import DataError
+
+
+BLOCK = 2048  # bytes
 
 
 class SortedLines:
@@ -14,19 +17,28 @@ class SortedLines:
 
     def __init__(self, data: bytes, name: str) -> None:
         self.data, self.name = data, name
-        self.place = lru_cache(1 << 16)(self._place)
         if data and not data.endswith(b"\n"):
             raise self.broken("no end of the last line")
 
-    def _place(self, want: bytes) -> int:
-        """Where the first line lies that starts so, or the first after it."""
-        data = self.data
+    @cached_property
+    def blocks(self) -> tuple[list[int], list[bytes]]:
+        """(Where every so many bytes a line begins, that line), and the end of all."""
+        starts = [0]
+        while (end := self.data.find(b"\n", starts[-1] + BLOCK)) >= 0:
+            starts.append(end + 1)
+        return [*starts, len(self.data)], [
+            self.data[a : self.data.find(b"\n", a) + 1] for a in starts
+        ]
 
-        def begins(at: int) -> bytes:  # how the line begins that has this byte
-            start = data.rfind(b"\n", 0, at) + 1
-            return data[start : start + len(want)]
-
-        return bisect_left(range(len(data)), want, key=begins)
+    def place(self, want: bytes) -> int:
+        """Where the first line lies that starts so; the end of all where there is none."""
+        starts, lines = self.blocks
+        after = bisect_left(lines, want)
+        if not after:  # no block begins before it
+            return 0
+        end = starts[after] + len(want)
+        place = self.data.find(b"\n" + want, max(0, starts[after - 1] - 1), end)
+        return place + 1 if place >= 0 else len(self.data)
 
     def starting(self, prefix: str) -> Iterator[list[str]]:
         """The fields of each line that starts so."""
