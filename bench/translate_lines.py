@@ -30,7 +30,7 @@ from regard.kit import Kit
 from regard.loading import load_kit
 from regard.translation.config import TranslateConfig
 from regard.translation.translator import Translator
-from regard.translation.worker_pool import WorkerPool, start_workers
+from regard.translation.worker_pool import start_workers
 from tools.ctranslate2_folder import save_ctranslate2
 
 Run = Callable[[], object]
@@ -38,13 +38,16 @@ Peer = Callable[[TranslateConfig], Run]
 """Opens all that a run needs, dictionaries too; what it gives is timed."""
 
 
-def regard_peer(kit: Kit, lines: list[str], pool: WorkerPool, short: bool) -> Peer:
+def regard_peer(stack: ExitStack, kit: Kit, lines: list[str], cores: int, short: bool) -> Peer:
     """Lines in, lines out."""
+    made: dict[TranslateConfig, Translator] = {}
 
     def open_all(how: TranslateConfig) -> Run:
-        translator = Translator(kit, replace(how, shortlist=short), pool=pool)
-        translator.translate(["Il pleut."])
-        return lambda: translator.translate(lines)
+        if how not in made:
+            made[how] = Translator(kit, replace(how, shortlist=short))
+            stack.enter_context(start_workers(made[how], cores))
+        made[how].translate(["Il pleut."] * cores)
+        return lambda: made[how].translate(lines)
 
     return open_all
 
@@ -83,10 +86,9 @@ def main() -> int:
     torch.set_num_threads(1)
     kit = load_kit(args.folder, precision="int8")
     with ExitStack() as stack:
-        pool = stack.enter_context(start_workers(Translator(kit, TranslateConfig()), cores))
-        peers = {"regard, all words": regard_peer(kit, lines, pool, short=False)}
+        peers = {"regard, all words": regard_peer(stack, kit, lines, cores, short=False)}
         if kit.shortlist is not None:
-            peers["regard, shortlist"] = regard_peer(kit, lines, pool, short=True)
+            peers["regard, shortlist"] = regard_peer(stack, kit, lines, cores, short=True)
         made = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "ct2")
         save_ctranslate2(kit, Path(made))
         for name, apart in (("intra", False), ("inter", True)):

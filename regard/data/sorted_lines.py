@@ -8,7 +8,6 @@ from functools import cached_property
 
 from regard.errors import DataError
 
-
 BLOCK = 2048  # bytes
 
 

@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
-FEW = 4  # sentences that are no quicker in two batches
 SEARCHES = 3  # for words that exist
 PIECES = 6  # tokens of a word at most
 LOSS = 7.0  # of log-probability at most, for a word that exists
@@ -91,10 +90,10 @@ class Translator:
         kit: Kit,
         config: TranslateConfig,
         strict: bool | None = None,
-        pool: WorkerPool | None = None,
         memory: Sequence[str | Path] = (),
     ) -> None:
-        self.kit, self.strict, self.pool = kit, strict, pool
+        self.kit, self.strict = kit, strict
+        self.pool: WorkerPool | None = None
         self.config = replace(config, glossary=None)  # or it would travel with each job
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
         self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, memory)
@@ -110,8 +109,10 @@ class Translator:
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
 
-        Segments of like length run together; the answers do not depend on it, nor on who runs them.
+        Segments of like length run together; the answers do not depend on it, nor on a worker pool.
         """
+        if self.pool is not None:
+            return self.pool.translate(texts, tell)
         cut = [*map(self.cut, texts)]
         documents = self.translate_segments(texts, cut, tell)
         if not self.config.keeps_whole:
@@ -133,7 +134,7 @@ class Translator:
     ) -> list[list[Part]]:
         """The segments of each text with their translations; those without tokens as they stand."""
         flat = [segment for segments in cut for segment in segments]
-        hinted = map(self.hint, flat) if self.pool is None else self.pool.hint(flat)
+        hinted = map(self.hint, flat)
         cut = [[next(hinted) for _ in segments] for segments in cut]
         rows = [segment.ids for segments in cut for segment in segments if segment.ids]
         plain = replace(self.config, alternatives=1)
@@ -301,8 +302,6 @@ class Translator:
         order.sort(key=lambda n: -len(jobs[n].rows[0]))
         batches, width = list[list[int]](), self.config.beams
         most = self.config.batch or max(1, ROWS // width)
-        if self.pool is not None:  # some for each, but no more batches than are quicker
-            most = min(most, max(FEW, -(-len(order) // self.pool.count)))
         while order:
             longest = len(jobs[order[0]].rows[0])
             size = max(1, min(most, TOKENS // (max(2, width) * longest)))
@@ -312,9 +311,8 @@ class Translator:
         joint = [
             jobs[batch[0]]._replace(rows=[jobs[n].rows[0] for n in batch]) for batch in batches
         ]
-        results = map(self.do, joint) if self.pool is None else self.pool.run(joint)
         answers: dict[int, list[TargetText]] = {}
-        for batch, found in zip(batches, results, strict=True):
+        for batch, found in zip(batches, map(self.do, joint), strict=True):
             answers |= zip(batch, found, strict=True)
             if tell is not None:
                 tell(len(answers), len(jobs))

@@ -9,23 +9,21 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
 from regard.errors import ResourceError
 from regard.heap import give_back_memory
-from regard.translation.document import Segment, TargetText
-from regard.translation.translator import Job, SentenceSearch, Translator
+from regard.translation.document import Document
+from regard.translation.translator import SentenceSearch, Tell, Translator
 
 LEAST = 32  # lines that are worth more than one process
-SEGMENTS = 16  # that a worker gets hints for at once
-MANY = 6000  # beams × source tokens after which a worker gives free memory back
+SHARE = 64  # lines at most that a process translates at once
 
 
 def worth_workers(device: str, lines: int, asked: int | None) -> int:
@@ -37,17 +35,27 @@ def worth_workers(device: str, lines: int, asked: int | None) -> int:
 
 @dataclass(frozen=True)
 class WorkerPool:
-    """Does jobs in `count` processes that share the model of a translator."""
+    """Translates in `count` processes that share the model of a translator."""
 
-    run: Callable[[list[Job]], Iterator[list[list[TargetText]]]]
-    """What becomes of each job, in order."""
-    hint: Callable[[list[Segment]], Iterator[Segment]]
-    """Segments with hints for their rare words, in order."""
+    executor: ProcessPoolExecutor
     count: int
+
+    def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
+        """As `Translator.translate`; each share has texts of all lengths, so that they take as long."""
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+        several = self.count * -(-len(texts) // (SHARE * self.count))
+        shares = [share for n in range(several) if (share := order[n::several])]
+        asked = [[texts[n] for n in share] for share in shares]
+        documents: dict[int, Document] = {}
+        for share, done in zip(shares, self.executor.map(work, asked), strict=True):
+            documents |= zip(share, done, strict=True)
+            if tell is not None:
+                tell(len(documents), len(texts))
+        return [documents[n] for n in range(len(texts))]
 
 
 @contextmanager
-def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
+def start_workers(translator: Translator, count: int) -> Iterator[None]:
     """Inside, so many processes do what a translator has to do; they end with the block."""
     kit = translator.kit
     packing = SentenceSearch(kit, translator.config)
@@ -63,9 +71,8 @@ def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
     try:
         for ready in [executor.submit(int) for _ in range(count)]:
             ready.result()  # all are there before a tokenizer starts its threads
-        hinting = partial(executor.map, hint, chunksize=SEGMENTS)
-        translator.pool = WorkerPool(partial(executor.map, work), hinting, count)
-        yield translator.pool
+        translator.pool = WorkerPool(executor, count)
+        yield
     except BaseException as error:  # Ctrl-C too: end the processes at once
         for process in multiprocessing.active_children():
             process.terminate()
@@ -74,6 +81,7 @@ def start_workers(translator: Translator, count: int) -> Iterator[WorkerPool]:
             raise ResourceError("translating", wrong, fix="--workers 1") from None
         raise
     finally:
+        translator.pool = None
         executor.shutdown(cancel_futures=True)
 
 
@@ -82,20 +90,10 @@ class Worker:
 
     translator: Translator
     """As it was at the fork."""
-    tokens = 0
-    """Beams × source tokens since free memory was given back."""
 
 
-def hint(segment: Segment) -> Segment:
-    """A segment with hints, in a worker."""
-    return Worker.translator.hint(segment)
-
-
-def work(job: Job) -> list[list[TargetText]]:
-    """One job, in a worker."""
-    answers = Worker.translator.do(job)
-    Worker.tokens += job.config.beams * sum(map(len, job.rows))
-    if Worker.tokens >= MANY:  # batches differ in shape: the heap grows by gaps between blocks
-        give_back_memory()
-        Worker.tokens = 0
-    return answers
+def work(texts: Sequence[str]) -> list[Document]:
+    """A share of the texts, in a worker."""
+    documents = Worker.translator.translate(texts)
+    give_back_memory()  # batches differ in shape: the heap grows by gaps between blocks
+    return documents
