@@ -41,7 +41,7 @@ class WorkerPool:
     count: int
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
-        """As `Translator.translate`; each share has texts of all lengths, so that they take as long."""
+        """As `Translator.translate`; each share has texts of all lengths, so all take as long."""
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
         several = self.count * -(-len(texts) // (SHARE * self.count))
         shares = [share for n in range(several) if (share := order[n::several])]
