@@ -54,7 +54,8 @@ class Entry(NamedTuple):
     firm: bool = False
     """Whether it is to be written as it stands."""
     forms: tuple[str, ...] = ()
-    """What may be written as it stands: the first translation in its forms."""
+    """What may be written as it stands: the first translation, in all its forms where a verb is
+    inflected or a phrase begins with one."""
     alone: bool = False
     """Whether, tried by itself, its first word is read for all of it: posé, of posé un lapin."""
     tried: bool = False
@@ -115,8 +116,8 @@ class Dictionary:
                     for kind, listed in ((g[0], g[2:].split(" | ")) for g in fitting)
                 ]
                 first, verb = lists[0][0], fitting[0][0] == VERB
-                phrase = verb and not alone
-                forms = conjugate(first, self.target) if phrase else (first,) if alone else ()
+                phrase, conjugated = verb and not alone, verb and headword != word
+                forms = conjugate(first, self.target) if conjugated else (first,) if alone else ()
                 small = self.small if phrase else frozenset()
                 how: dict[str, Any] = dict(forms=forms, alone=phrase, small=small)
                 entry = Entry(0, 0, headword, in_turns(*lists), **how)
@@ -132,11 +133,19 @@ class Dictionary:
         return min(seen) < (SELDOM_IDIOM if idiom else SELDOM)
 
     def find(self, words: Sequence[str]) -> list[Entry]:
-        """Headwords that stand in a sentence, idioms first; no word is in two of them."""
+        """Headwords that stand in a sentence, idioms first; no word is in two of them.
+
+        Names are none, inhabitants of places are: Thierry is not Derek, Londoniens are Londoners.
+        """
+        big = [word[:1].isupper() for word in words]
+        named = [own and (n > 0 or big[1:2] == [True]) for n, own in enumerate(big)]
         words = [key(word) for word in words]
         entries = dict[tuple[int, int], Entry]()
         for n, word in enumerate(words):
             for headword, entry in self.headwords(word):
+                people = headword != [word] and entry.translations[0][:1].isupper()
+                if named[n] and len(headword) == 1 and not people:
+                    continue
                 if span := self.place(words, n, headword):
                     first, last = span
                     near = words[max(0, first - NEAR) : first]
@@ -283,7 +292,7 @@ def in_turn(entries: Sequence[Entry], text: str, firm: bool) -> Iterator[list[En
 
     The first two of an idiom, or of a word if one of them is of several words, whose forms may
     still change: he threw a pie at me. Or firmly: of other single words the first as it stands, of
-    an idiom that begins with a verb all its forms, with that verb alone.
+    an inflected verb all its forms, of an idiom that begins with one too, with that verb alone.
     """
     each = list[Sequence[str]]()
     for entry in entries:

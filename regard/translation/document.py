@@ -14,6 +14,7 @@ from regard.tokens.tokenizer import Tokenizer
 from regard.translation.dictionary import Entry, write_hints
 from regard.translation.results import TargetWord
 
+QUOTE = re.compile(r'(?<!\S)" (?=\w)')  # one that opens, with the blank of the hint after it
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
 STOP = re.compile(r"(?<!\.)(?<!\.[^\W\d])\.$")  # of a sentence, not of an abbreviation or a pause
 
@@ -70,7 +71,7 @@ class Segment(NamedTuple):
 
     def dress(self, answer: TargetText) -> TargetText:
         """A translation on one line, without broken bytes, in capitals and open as the source."""
-        text = " ".join(answer.text.split())
+        text = QUOTE.sub('"', " ".join(answer.text.split()))
         if STRAY.search(text) and not STRAY.search(self.text):
             text = " ".join(STRAY.sub("", text).split())
         return answer._replace(text=self.restore(text))

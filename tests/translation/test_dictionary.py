@@ -226,3 +226,30 @@ def test_a_word_that_one_line_taught_is_translated_and_explained() -> None:
         (entry,) = result.explain[0].entries
         assert entry.headword == "entarter"
         assert "hit in the face by a pie" in str(result) and "europarl" in str(result).lower()
+
+
+def test_names_are_no_headwords_but_people_of_a_place_are() -> None:
+    """A capital inside a sentence, or at its start before another one, is a name's."""
+    entries = (
+        "daller\tdaller\tv pave",
+        "thierry\tthierry\tn Derek",
+        "londonien\tlondonien\tn Londoner",
+    )
+    forms = "dallas\tdaller", "londoniens\tlondonien"
+    dictionary = Dictionary(sort_lines(entries), sort_lines(forms))
+
+    def headwords(text: str) -> list[str]:
+        return [entry.headword for entry in dictionary.find(words(text))]
+
+    assert headwords("Thierry Dallas aime Dallas et les Londoniens.") == ["londonien"]
+    assert headwords("Et tu dallas la cour.") == ["daller"]
+    assert headwords("Dallas la cour !") == ["daller"]
+
+
+def test_an_inflected_verb_is_tried_in_all_its_forms() -> None:
+    entries, forms = ["entarter\tentarter\tv pie"], ["entarta\tentarter"]
+    dictionary = Dictionary(sort_lines(entries), sort_lines(forms), rules=RULES)
+    (entry,) = dictionary.find(["entarta"])
+    assert {"pie", "pied", "pies"} <= {*entry.forms}
+    (entry,) = dictionary.find(["entarter"])
+    assert entry.forms == ("pie",)

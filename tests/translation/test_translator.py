@@ -24,7 +24,7 @@ from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import train_tokenizer
 from regard.translation import translator
 from regard.translation.config import TranslateConfig
-from regard.translation.document import TargetText
+from regard.translation.document import Segment, TargetText
 from regard.translation.translator import TOKENS, Job, Row, SentenceSearch, Translator
 from tests.properties.small_models import CONFIGS, randomise
 from tests.properties.threads import one_thread  # noqa: F401
@@ -307,3 +307,15 @@ def test_long_sources_make_small_batches(kit: Kit) -> None:
     assert sizes == [2, 2, 1]
     echoing(kit, sizes).run([Job([[1] * TOKENS], HOW)])
     assert sizes[3:] == [1]
+
+
+def test_a_quote_opens_without_a_blank() -> None:
+    """Hints begin with a blank, which a model copies after a mark."""
+    segment = Segment((0, 1), "", [], False)
+    for written, text in (
+        ('says " Ivan"', 'says "Ivan"'),
+        ('" Oh," he said', '"Oh," he said'),
+        ('"a" and "b"', '"a" and "b"'),
+        ('5" 3', '5" 3'),
+    ):
+        assert segment.dress(TargetText(written, 0.0, [])).text == text
