@@ -125,8 +125,8 @@ def evaluate_fewshot(
     asked = [(each.cells, each.options) for each in questions]
     asked += [(cells, options) for options in alike for cells in free]
     end = template.partition("{answer}")[2] + BETWEEN
-    results = []
-    for k in orders:
+    results, first = [], np.zeros(0)
+    for k in sorted(orders):
         right = list[list[list[bool]]]()  # plain and calibrated, of each order
         for order in range(orders[k]):
             chosen = np.random.default_rng(seed + order).permutation(len(pool))[:k]
@@ -141,13 +141,16 @@ def evaluate_fewshot(
             both = [(q.answer, row, row - prior[q.options]) for q, row in judged]
             right.append([[np.argmax(row) == answer for row in rows] for answer, *rows in both])
         hits = np.array(right)  # (orders, questions, 2)
+        first = first if results else hits[:, :, 0].mean(0)
+        hits = np.dstack([hits, hits[:, :, 0] - first])  # plain, calibrated, gain
         each, means, ends = hits[:, :, 0].mean(1), hits.mean((0, 1)), bootstrap(hits, seed)
-        figures = means[0], *ends[:, 0], each.min(), each.max(), means[1], *ends[:, 1]
+        (own, calibrated, gain), sides = means, ends.T
+        figures = own, *sides[0], gain, *sides[2], each.min(), each.max(), calibrated, *sides[1]
         results.append(FewShotScore(k, *figures))
     return results
 
 
-def bootstrap(right: NDArray[np.bool_], seed: int) -> NDArray[np.float64]:
+def bootstrap(right: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """95 % intervals (2, …) of the mean of (orders, questions, …): both are drawn many times."""
     dice, (orders, asked) = np.random.default_rng(seed), right.shape[:2]
     means = [

@@ -187,6 +187,10 @@ class FewShotScore(Row):
     accuracy: float = shown("{:.1%}")
     low: float = shown("{:.1%}")
     high: float = shown("{:.1%}")
+    gain: float = shown("{:+.1%}")
+    """Over the fewest examples, of the same questions, with its own interval."""
+    gain_low: float = shown("{:+.1%}", title="low")
+    gain_high: float = shown("{:+.1%}", title="high")
     worst: float = shown("{:.1%}", title="worst order")
     best: float = shown("{:.1%}", title="best order")
     calibrated: float = shown("{:.1%}")

@@ -168,6 +168,26 @@ def test_interval_of_one_order_is_that_of_a_share_and_orders_widen_it():
     assert bootstrap(apart, 1)[:, 0] == pytest.approx([0, 1])
 
 
+def test_a_gain_is_of_the_same_questions(kit, tmp_path, monkeypatch):
+    """None is right without examples, each with them: there is nothing to be unsure of."""
+    test, train = labelled(tmp_path)
+
+    def follow(kit, prompts, options, mean=False):
+        right = [name == "yes" for name in options[0]]
+        wrong = [not one for one in right]
+        return [right if "!" in prompt else wrong for prompt in prompts]
+
+    monkeypatch.setattr(multiple_choice, "score_options", follow)
+    lines = [line.replace("\t0", "\t1") for line in test.read_text().splitlines()]
+    test.write_text("\n".join(lines) + "\n")
+    result = regard.evaluate.fewshot(
+        kit, test, train=train, k=[3, 0], template="{text} {answer}!", labels=["1=yes", "0=no"]
+    )
+    none, three = result.by_k
+    assert (none.k, none.gain, none.gain_low, none.gain_high) == (0, 0, 0, 0)
+    assert (three.gain, three.gain_low, three.gain_high) == (1, 1, 1)
+
+
 def test_own_choices_need_no_examples(kit, score, tmp_path):
     rows = [
         {"question": "the cat", "choices": [" sat", " on the mat", "x"], "answer": n % 3}
