@@ -13,12 +13,13 @@ from regard.data.text_files import find_files, read_lines
 from regard.errors import DataError
 from regard.files import file_hash
 from regard.receipt import changed_files, find_in_run, read_receipt, training_files
+from regard.verbs import Files, list_files
 
 
-def find_training_files(model: str, train: Sequence[str | Path] | None) -> tuple[list[str], str]:
+def find_training_files(model: str, train: Files | None) -> tuple[list[str], str]:
     """The files that were named, else those in the receipt of the model's run; what they lack."""
     if train is not None:
-        return [str(file) for file in train], ""
+        return list_files(train), ""
     place = find_in_run(Path(model))
     if place is None:
         note("no --train: whether the test data was trained on is not known")
@@ -33,9 +34,7 @@ def find_training_files(model: str, train: Sequence[str | Path] | None) -> tuple
     return [name for name in data if name not in wrong], lacking
 
 
-def check_text_overlap(
-    model: str, test: str | Path, train: Sequence[str | Path] | None, allow: bool
-) -> str:
+def check_text_overlap(model: str, test: str | Path, train: Files | None, allow: bool) -> str:
     """What is known of lines of a test text, or the file itself, among the training data."""
     (trained, lacking), overlaps = find_training_files(model, train), dict[str, Overlap]()
     if trained:
@@ -51,7 +50,7 @@ def check_pair_overlap(
     model: str,
     test: str | Path,
     pairs: Sequence[Pair],
-    train: Sequence[str | Path] | None,
+    train: Files | None,
     allow: bool,
 ) -> str:
     """What is known of test pairs among the training data, by source, target and pair."""

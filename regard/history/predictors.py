@@ -198,7 +198,8 @@ class TextPredictor:
         """The tokens that are predicted."""
         if self.start is not None:
             ids = joined(encode_lines(self.tokenizer, text.split("\n"), True))
-            return ids[ids != self.start]
+            predicted: Ids = ids[ids != self.start]
+            return predicted
         parts = cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
         return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in parts)
 

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors.numpy import save
 
 from regard.ambient import note, track
 from regard.data.pairs import Pair, all_pairs
 from regard.data.word_frequencies import words
 from regard.errors import DataError
-from regard.files import check_new, read_arrays, read_json, take_ids, write_whole
+from regard.files import check_new, read_arrays, read_json, take_ids, write_counted, write_whole
 from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg
 from regard.history.ibm1 import Ids, Ragged, Slot, Sparse, WordByWord, train_words
 from regard.history.results import TranslatorRun
@@ -146,12 +145,10 @@ class WordTranslator:
 
     def save(self, folder: Path, settings: dict[str, Any]) -> None:
         """Write the folder."""
-        folder.mkdir(parents=True, exist_ok=True)
+        config = {"model_type": f"regard-{self.kind}", **settings}
+        write_counted(folder, config, WEIGHTS, to_arrays(self.model))
         words = {"source": self.words.sources, "target": self.words.targets}
         write_whole(folder / WORDS, json.dumps(words, ensure_ascii=False).encode())
-        write_whole(folder / WEIGHTS, save(to_arrays(self.model)))
-        config = {"model_type": f"regard-{self.kind}", **settings}
-        write_whole(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
 
     @classmethod
     def open(cls, folder: Path) -> WordTranslator:
