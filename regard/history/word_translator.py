@@ -153,7 +153,8 @@ class WordTranslator:
     @classmethod
     def open(cls, folder: Path) -> WordTranslator:
         """The model in a folder, checked."""
-        kind = translator_kind(folder)
+        config = folder / "config.json"
+        kind = KINDS.get(str(read_json(config).get("model_type")) if config.is_file() else "")
         if kind is None:
             expected = "a folder of `regard train bayes|logreg|ibm1`"
             raise DataError(f"opening {folder}", "no translator that counts", expected)
@@ -166,12 +167,6 @@ class WordTranslator:
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise DataError(f"reading {folder / WEIGHTS}", problem, f"weights of {kind}") from None
         return cls(kind, model, known, folder)
-
-
-def translator_kind(folder: Path) -> str | None:
-    """bayes, logreg or ibm1; None where a folder is none of them."""
-    config = folder / "config.json"
-    return KINDS.get(str(read_json(config).get("model_type"))) if config.is_file() else None
 
 
 def to_arrays(model: BagModel | WordByWord) -> Arrays:
