@@ -61,12 +61,12 @@ def lm(
         $ regard evaluate lm folder test.txt --train train.txt --stride 256
         $ regard evaluate lm folder test.txt.gz --json
     """
-    from regard.evaluate.overlap import check_text_overlap
+    from regard.evaluate.overlap import check_overlap
     from regard.evaluate.perplexity import evaluate_speech, evaluate_text
     from regard.kit import Kit
 
     opened = open_text_model(model, precision, edit)
-    overlap = check_text_overlap(name_of(model), test, train, allow_overlap)
+    overlap = check_overlap(name_of(model), test, train, allow_overlap)
 
     def measure(file: str | Path) -> results.Perplexity:
         return evaluate_text(opened, file, length, stride, by_position)
@@ -118,7 +118,7 @@ def translate(
     """
     from regard.data.pairs import read_pairs
     from regard.evaluate.bleu import bleu_by_length, bleu_chrf
-    from regard.evaluate.overlap import check_pair_overlap
+    from regard.evaluate.overlap import check_overlap
     from regard.evaluate.perplexity import check_tokenizer
     from regard.translation import open_translator
     from regard.translation.config import TranslateConfig
@@ -141,7 +141,7 @@ def translate(
     with progress("translating") as say, opened as translator:
         if isinstance(translator, Translator):
             check_tokenizer(translator.kit)
-        overlap = check_pair_overlap(name_of(model), test, pairs, train, allow_overlap)
+        overlap = check_overlap(name_of(model), test, train, allow_overlap, pairs)
 
         def tell(done: int, total: int) -> None:
             say(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
