@@ -158,6 +158,18 @@ def read_arrays(path: Path) -> dict[str, Any]:
     return load_file(path)
 
 
+def write_counted(
+    folder: Path, config: Mapping[str, Any], weights: str, arrays: Mapping[str, Any]
+) -> None:
+    """The folder of a model that counts: config.json and its arrays, by name."""
+    from safetensors.numpy import save
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / weights, save(dict(arrays)))
+    text = json.dumps(config, ensure_ascii=False, indent=2) + "\n"
+    write_whole(folder / "config.json", text.encode())
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Any], format: str | None = None) -> None:
     """A safetensors file; what the disk refuses is an OSError, as of any other file."""
     from safetensors import SafetensorError

@@ -202,6 +202,11 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected, fix)
 
 
+def list_files(files: Files) -> list[str]:
+    """One file or several as texts."""
+    return [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
+
+
 def one_or_several(texts: str | Iterable[Item]) -> Iterable[str | Item]:
     """Texts as a verb was given them: one is a list of one."""
     if isinstance(texts, str):

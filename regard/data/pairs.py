@@ -62,17 +62,15 @@ def all_pairs(files: Sequence[str | Path]) -> Iterator[Pair]:
 
 def named_pairs(files: Sequence[str | Path]) -> Iterator[tuple[str, Pair]]:
     """The pairs of files with the place of each, such as `train:12`: file and line."""
-    for couple in couples([Path(file) for file in files]):
-        both = couple if isinstance(couple, tuple) else None
-        for path in [Path(both[0])] if both else find_files(couple):
-            name = path.name.partition(".")[0]
-            for number, pair in enumerate(read_pairs(*(both or (path,))), 1):
-                yield f"{name}:{number}", pair
+    for source, target in couples(files):
+        name = source.name.partition(".")[0]
+        for number, pair in enumerate(read_pairs(source, target), 1):
+            yield f"{name}:{number}", pair
 
 
-def couples(files: Sequence[Path]) -> list[Path | str | tuple[Path | str, Path | str]]:
-    """TSV files and folders as they are; two other files are source and target."""
-    plain = [file for file in files if ".tsv" not in file.suffixes and not file.is_dir()]
-    if len(files) == 2 and len(plain) == 2:
-        return [(files[0], files[1])]
-    return list(files)
+def couples(files: Sequence[str | Path]) -> list[tuple[Path, Path | None]]:
+    """TSV files, also those under folders, each alone; two other files are source and target."""
+    paths = [Path(file) for file in files]
+    if len(paths) == 2 and not any(".tsv" in path.suffixes or path.is_dir() for path in paths):
+        return [(paths[0], paths[1])]
+    return [(path, None) for path in find_files(paths)]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from regard.data import text_files
 from regard.data.order import Counts
-from regard.data.pairs import read_pairs
+from regard.data.pairs import couples, read_pairs
 from regard.data.text_files import Paths, chunks, find_files
 from regard.errors import DataError
 from regard.files import cannot_write, file_hash, read_json, sync
@@ -174,30 +174,27 @@ def text_store(
 
 def pair_store(
     path: Path | str,
-    files: Sequence[Path | str | tuple[Path | str, Path | str]],
+    files: Sequence[Path | str],
     tokenizer: Tokenizer,
     tell: tuple[Say, Say] = (silent, silent),
 ) -> Store:
     """A store of sentence pairs with two sides: document 2 i is a source, 2 i + 1 its target.
 
-    Each of `files` is a TSV, a folder of them, or a tuple (source file, target file).
+    The files are TSVs, folders of them, or two others: sources and targets.
     Control tokens are not stored; `Buckets` adds them. A source whose tokenizer is its own is
     stored with what that puts around it. Pairs with an empty side are left out.
     """
     special = tokenizer.of("source") is not tokenizer
-    couples: list[tuple[Path | str, Path | str | None]] = []
-    for file in files:
-        couples += [file] if isinstance(file, tuple) else [(one, None) for one in find_files(file)]
 
     def read() -> Iterator[Documents]:
-        for source, target in couples:
+        for source, target in couples(files):
             pairs = read_pairs(source, target)
             for texts in chunks(pair for pair in pairs if pair[0].strip() and pair[1].strip()):
                 left = tokenizer.encode_batch([s for s, _ in texts], special=special)
                 right = tokenizer.encode_batch([t for _, t in texts], special=False, side="target")
                 yield [ids for pair in zip(left, right, strict=True) for ids in pair], False
 
-    sources = [Path(file) for couple in couples for file in couple if file is not None]
+    sources = [file for couple in couples(files) for file in couple if file is not None]
     settings = {"sides": 2} | ({"special": True} if special else {})
     return prepare(path, sources, tokenizer, settings, read(), tell)
 

@@ -333,10 +333,9 @@ def embed(
         raise UsageError(DOING, "a word that is blank, or without files", "word, files")
     kit = open_kit(model, "fp32")
     if word is not None:
-        listed = [files] if isinstance(files, str | Path) else files
         name = str(getattr(model, "path", model))
         with kit.edit(edit):
-            return study_word(kit, name, word, listed, layer, top)
+            return study_word(kit, name, word, verbs.list_files(files), layer, top)
     max_tokens_of(kit, DOING)  # says so where no text is read
 
     def embed_group(group: list[str], done: int) -> Iterator[Embedding]:

@@ -61,12 +61,12 @@ def lm(
         $ regard evaluate lm folder test.txt --train train.txt --stride 256
         $ regard evaluate lm folder test.txt.gz --json
     """
-    from regard.evaluate.overlap import check_text_overlap
+    from regard.evaluate.overlap import check_overlap
     from regard.evaluate.perplexity import evaluate_speech, evaluate_text
     from regard.kit import Kit
 
     opened = open_text_model(model, precision, edit)
-    overlap = check_text_overlap(name_of(model), test, _listed(train), allow_overlap)
+    overlap = check_overlap(name_of(model), test, train, allow_overlap)
 
     def measure(file: str | Path) -> results.Perplexity:
         return evaluate_text(opened, file, length, stride, by_position)
@@ -118,7 +118,7 @@ def translate(
     """
     from regard.data.pairs import read_pairs
     from regard.evaluate.bleu import bleu_by_length, bleu_chrf
-    from regard.evaluate.overlap import check_pair_overlap
+    from regard.evaluate.overlap import check_overlap
     from regard.evaluate.perplexity import check_tokenizer
     from regard.translation import open_translator
     from regard.translation.config import TranslateConfig
@@ -141,7 +141,7 @@ def translate(
     with progress("translating") as say, opened as translator:
         if isinstance(translator, Translator):
             check_tokenizer(translator.kit)
-        overlap = check_pair_overlap(name_of(model), test, pairs, _listed(train), allow_overlap)
+        overlap = check_overlap(name_of(model), test, train, allow_overlap, pairs)
 
         def tell(done: int, total: int) -> None:
             say(f"{len(pairs) * done // total:,} of {len(pairs):,} lines")
@@ -259,8 +259,7 @@ def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> re
     from regard.loading import open_kit
     from regard.vision.picture_classes import IMAGE_RUN
 
-    kit, files = open_kit(model, precision, text=False), _listed(test) or ()
-    return IMAGE_RUN.score(kit, [str(file) for file in files])
+    return IMAGE_RUN.score(open_kit(model, precision, text=False), verbs.list_files(test))
 
 
 @verb
@@ -281,8 +280,7 @@ def pixels(model: ModelLike, test: Files, *, precision: Precision = "auto") -> r
     from regard.loading import open_kit
     from regard.vision.pixel_tokens import PIXEL_RUN
 
-    kit, files = open_kit(model, precision, text=False), _listed(test) or ()
-    return PIXEL_RUN.score_tokens(kit, [str(file) for file in files])
+    return PIXEL_RUN.score_tokens(open_kit(model, precision, text=False), verbs.list_files(test))
 
 
 @verb
@@ -316,9 +314,8 @@ def sound(
     from regard.speech.sound_classes import SoundKind
 
     kind = SoundKind(beam, NgramModel.open(Path(lm)) if lm else None, lm_weight)
-    kit, files = open_kit(model, precision, text=False), _listed(test) or ()
     scores: results.ClassScores | results.TranscriptScores
-    scores = kind.score(kit, [str(file) for file in files])
+    scores = kind.score(open_kit(model, precision, text=False), verbs.list_files(test))
     return scores
 
 
@@ -343,10 +340,7 @@ def graph(
     from regard.graphs.graph_tasks import score_graphs
     from regard.loading import open_kit
 
-    files = [str(file) for file in _listed(test) or ()]
-    kit = open_kit(model, text=False)
-    scores: results.ClassScores | results.NumberScores = score_graphs(kit, files, label, split)
-    return scores
+    return score_graphs(open_kit(model, text=False), verbs.list_files(test), label, split)
 
 
 def _score_labels(
@@ -572,11 +566,6 @@ def similarity(
 
 
 # Opening ----------------------------------------------------------------------------------------
-
-
-def _listed(files: Files | None) -> Sequence[str | Path] | None:
-    """One file or several as a list."""
-    return [files] if isinstance(files, str | Path) else files
 
 
 def _open_decoder(model: ModelLike, precision: Precision, expected: str = "a decoder") -> Kit:

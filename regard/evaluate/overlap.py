@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from regard.ambient import note
@@ -13,12 +13,13 @@ from regard.data.text_files import find_files, read_lines
 from regard.errors import DataError
 from regard.files import file_hash
 from regard.receipt import changed_files, find_in_run, read_receipt, training_files
+from regard.verbs import Files, list_files
 
 
-def find_training_files(model: str, train: Sequence[str | Path] | None) -> tuple[list[str], str]:
+def find_training_files(model: str, train: Files | None) -> tuple[list[str], str]:
     """The files that were named, else those in the receipt of the model's run; what they lack."""
     if train is not None:
-        return [str(file) for file in train], ""
+        return list_files(train), ""
     place = find_in_run(Path(model))
     if place is None:
         note("no --train: whether the test data was trained on is not known")
@@ -33,44 +34,39 @@ def find_training_files(model: str, train: Sequence[str | Path] | None) -> tuple
     return [name for name in data if name not in wrong], lacking
 
 
-def check_text_overlap(
-    model: str, test: str | Path, train: Sequence[str | Path] | None, allow: bool
-) -> str:
-    """What is known of lines of a test text, or the file itself, among the training data."""
-    (trained, lacking), overlaps = find_training_files(model, train), dict[str, Overlap]()
-    if trained:
-        before = {file_hash(path) for path in find_files(trained)}
-        same = [file_hash(path) in before for path in find_files(test)]
-        lines = overlap(read_lines(trained), read_lines(test), WORDS)
-        overlaps[f"lines of {WORDS} words or more"] = lines
-        overlaps["whole files"] = Overlap(sum(same), len(same), ())
-    return judge_overlap(overlaps, len(trained), lacking, test, allow)
+def text_overlaps(train: Sequence[str], test: str | Path) -> dict[str, Overlap]:
+    """Lines of a test text, and the file itself, that stand in training files."""
+    before = {file_hash(path) for path in find_files(train)}
+    same = [file_hash(path) in before for path in find_files(test)]
+    lines = overlap(read_lines(train), read_lines(test), WORDS)
+    return {
+        f"lines of {WORDS} words or more": lines,
+        "whole files": Overlap(sum(same), len(same), ()),
+    }
 
 
-def check_pair_overlap(
+def check_overlap(
     model: str,
     test: str | Path,
-    pairs: Sequence[Pair],
-    train: Sequence[str | Path] | None,
+    train: Files | None,
     allow: bool,
+    pairs: Sequence[Pair] | None = None,
 ) -> str:
-    """What is known of test pairs among the training data, by source, target and pair."""
-    (trained, lacking), overlaps = find_training_files(model, train), dict[str, Overlap]()
-    if trained:
-        overlaps = pair_overlap(all_pairs(trained), pairs)
-    return judge_overlap(overlaps, len(trained), lacking, test, allow)
+    """What is known of a test text, or of test pairs by source, target and pair, in training data.
 
-
-def judge_overlap(
-    overlaps: Mapping[str, Overlap], files: int, lacking: str, test: str | Path, allow: bool
-) -> str:
-    """What is known of overlap with the training data; stops where a score would be none."""
-    if not overlaps:
+    Stops where a score would be none.
+    """
+    files, lacking = find_training_files(model, train)
+    if not files:
         return lacking
+    if pairs is None:
+        overlaps = text_overlaps(files, test)
+    else:
+        overlaps = pair_overlap(all_pairs(files), pairs)
     if not any(each.found for each in overlaps.values()):
         if not all(each.total for each in overlaps.values()):
             return f"not checked: no test line has {WORDS} words or more"
-        return f"none in {files} files; {lacking}" if lacking else "none"
+        return f"none in {len(files)} files; {lacking}" if lacking else "none"
     parts = []
     for name, each in overlaps.items():
         where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from regard.errors import DataError, UsageError, bad_byte, check_known
 from regard.formal.cyk import Chart
-from regard.formal.dfa import Word, explore
+from regard.formal.dfa import Word
 from regard.formal.grammar import read_grammar
-from regard.formal.language import EMPTY, Blocks, Halves, Language, Majority, WordSource
+from regard.formal.language import EMPTY, Blocks, Halves, Language, WordSource
 from regard.formal.regex import MARKS, regex_dfa, symbols_of
 
 REGULAR, FREE, SENSITIVE = "regular", "context-free", "context-sensitive"
@@ -64,30 +64,14 @@ def build(name: str, kind: str, summary: str, alphabet: Word | str, source: Sour
     return Language(name, kind, summary, grammar.terminals, Chart(grammar, unambiguous=True))
 
 
-def dyck(kinds: int, depth: int | None = None) -> Language:
-    """Balanced brackets of several kinds, nested as deep as one likes, or to a depth."""
-    if not 1 <= kinds <= len(BRACKETS) or (depth is not None and depth < 1):
-        asked = f"{kinds} kinds" + (f", depth {depth}" if depth is not None else "")
-        raise UsageError("making a Dyck language", asked, f"1 to {len(BRACKETS)} kinds, depth ≥ 1")
-    pairs = BRACKETS[:kinds]
-    alphabet = tuple(sign for pair in pairs for sign in pair)
-    name = f"dyck-{kinds}" + (f"-depth-{depth}" if depth is not None else "")
-    summary = f"balanced brackets {' '.join(alphabet)}"
-    if depth is None:
-        rules = " | ".join(f"'{a}' S '{b}' S" for a, b in pairs)
-        return build(name, FREE, summary, alphabet, f"S -> {rules} |")
-    opening = {b: a for a, b in pairs}
-
-    def step(stack: str | None, symbol: str) -> str | None:
-        if stack is None:
-            return None
-        if symbol in opening:
-            return stack[:-1] if stack.endswith(opening[symbol]) else None
-        return stack + symbol if len(stack) < depth else None
-
-    empty: str | None = ""
-    dfa = explore(alphabet, empty, step, lambda stack: stack == "")
-    return build(name, REGULAR, f"{summary}, at most {depth} deep", alphabet, dfa)
+def dyck(kinds: int) -> Language:
+    """Balanced brackets of several kinds."""
+    if not 1 <= kinds <= len(BRACKETS):
+        asked = f"{kinds} kinds"
+        raise UsageError("making a Dyck language", asked, f"1 to {len(BRACKETS)} kinds")
+    summary = f"balanced brackets {' '.join(map(' '.join, BRACKETS[:kinds]))}"
+    rules = " | ".join(f"'{a}' S '{b}' S" for a, b in BRACKETS[:kinds])
+    return build(f"dyck-{kinds}", FREE, summary, "", f"S -> {rules} |")
 
 
 EVEN = "first and last symbol agree: 01 and 10 evenly often"
@@ -101,9 +85,7 @@ MAKERS: dict[str, tuple[str, str, Word | str, Source] | None] = {
     "parity": (REGULAR, "an even number of 1", "01", "0*(10*10*)*"),
     "even-pairs": (REGULAR, EVEN, "ab", "()|a|b|a.*a|b.*b"),
     "first": (REGULAR, "the first symbol is 1", "01", "1.*"),
-    "dyck-2-depth-3": None,
     "anbn": (FREE, "a^n b^n", "ab", Blocks("ab", (0, 0))),
-    "majority": (FREE, "more 1 than 0", "01", Majority()),
     "dyck-1": None,
     "dyck-2": None,
     "english": (FREE, AGREEMENT, "", ENGLISH),
@@ -113,15 +95,14 @@ MAKERS: dict[str, tuple[str, str, Word | str, Source] | None] = {
     "copy": (SENSITIVE, "w w", "ab", Halves(("a", "b"), False)),
     "swiss": (SENSITIVE, CROSSWISE, sum(SWISS, ()), Blocks(SWISS, (0, 1, 0, 1), least=1)),
 }
-"""The languages by name; `dyck-K` and `dyck-K-depth-D` are made for any K and D."""
+"""The languages by name; `dyck-K` is made for any K."""
 
 
 @cache
 def find_language(name: str) -> Language:
     """The language of a name."""
-    bounded = re.fullmatch(r"dyck-(\d{1,2})(?:-depth-(\d{1,2}))?", name)
-    if bounded:
-        return dyck(int(bounded[1]), int(bounded[2]) if bounded[2] else None)
+    if kinds := re.fullmatch(r"dyck-(\d{1,2})", name):
+        return dyck(int(kinds[1]))
     check_known(name, MAKERS, "finding a language", f"unknown name {name!r}")
     return build(name, *(MAKERS[name] or ()))
 

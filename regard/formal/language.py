@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb, prod
+from itertools import product
+from math import prod
+from operator import mul
 from random import Random
 from typing import Protocol
 
@@ -136,9 +138,15 @@ class Blocks:
         return self.machine.accepts(word)
 
     def sizes(self, length: int) -> list[tuple[int, ...]]:
-        """The lengths of the runs of each group that add up to a length."""
-        times = [self.groups.count(group) for group in range(max(self.groups) + 1)]
-        return _sizes(length, times, self.least)
+        """The lengths of the runs of each group that add up to a length: the last has the rest."""
+        *times, last = (self.groups.count(group) for group in range(max(self.groups) + 1))
+        sizes = list[tuple[int, ...]]()
+        for chosen in product(range(self.least, length + 1), repeat=len(times)):
+            used = sum(map(mul, chosen, times))
+            size, over = divmod(length - used, last)
+            if size >= self.least and not over:
+                sizes.append((*chosen, size))
+        return sizes
 
     def ways(self, sizes: tuple[int, ...]) -> int:
         """How many words have runs of these lengths."""
@@ -158,19 +166,6 @@ class Blocks:
             rank -= self.ways(chosen)
         runs = zip(self.blocks, self.groups, strict=True)
         return tuple(w for words, group in runs for w in rng.choices(words, k=chosen[group]))
-
-
-def _sizes(length: int, times: list[int], least: int) -> list[tuple[int, ...]]:
-    """Whole numbers from `least` up whose sum, each so many times, is the length."""
-    first, *rest = times
-    if not rest:
-        whole = length % first == 0 and length // first >= least
-        return [(length // first,)] if whole else []
-    return [
-        (n, *more)
-        for n in range(least, length // first + 1)
-        for more in _sizes(length - n * first, rest, least)
-    ]
 
 
 @dataclass(frozen=True)
@@ -196,25 +191,3 @@ class Halves:
         """A random half and what follows from it."""
         half = rng.choices(self.alphabet, k=(length + 1) // 2)
         return tuple(half + (half[: length // 2][::-1] if self.backwards else half[: length // 2]))
-
-
-@dataclass(frozen=True)
-class Majority:
-    """More ones than zeros."""
-
-    def accepts(self, word: Sequence[str]) -> bool:
-        """Whether there are digits alone, and more ones."""
-        return 2 * word.count("1") > len(word) == word.count("0") + word.count("1")
-
-    def count(self, length: int) -> int:
-        """How many words there are of this length."""
-        return sum(comb(length, ones) for ones in range(length // 2 + 1, length + 1))
-
-    def sample(self, length: int, rng: Random) -> Word:
-        """A random word, or its opposite when that has more ones."""
-        word: Word = ()
-        while 2 * word.count("1") == len(word):
-            word = tuple(rng.choices("01", k=length))
-        if 2 * word.count("1") > length:
-            return word
-        return tuple("10"[int(digit)] for digit in word)

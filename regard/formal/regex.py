@@ -39,8 +39,8 @@ after: factor*
     | "(" either ")"
 SET: /\[(\\.|[^\]\\])*\]?/s
 """
-TIMES = {"star": (0, True), "plus": (1, True), "optional": (0, False)}
-"""At least so often, and whether without end."""
+TIMES = {"star": ({0, 1}, 0), "plus": ({0}, 0), "optional": ({0, 1}, -1)}
+"""Of a part and of the empty word behind it, which may stand alone, and which comes again."""
 CHARACTER = r"\\.|[^()\[\]{}|&~*+?.\\]"
 WORD = r"(?:\\.|[^()\[\]{}|&~*+?.\\\s])+"
 
@@ -120,7 +120,8 @@ class RegexReader:
         if tree.data == "after":
             return self.connect([*parts, self.one_of((), 0)], {0}, [len(parts)])
         if tree.data in TIMES:
-            return self.repeat(parts[0], *TIMES[tree.data])
+            alone, again = TIMES[tree.data]
+            return self.connect([*parts, self.one_of((), 0)], alone, alone, again)
         return self.one_of(self.alphabet or () if tree.data == "any" else self.read_members(tree))
 
     def one_of(self, members: Iterable[str], accepting: int = 1) -> DFA:
@@ -128,11 +129,6 @@ class RegexReader:
         first = tuple(1 if symbol in members else 2 for symbol in self.alphabet or ())
         dead = (2,) * len(first)
         return DFA(self.alphabet or (), (first, dead, dead), frozenset({accepting}))
-
-    def repeat(self, part: DFA, least: int, endless: bool) -> DFA:
-        """A part, not at all if `least` is 0, or again and again if `endless`."""
-        ends = [0] if least else [0, 1]
-        return self.connect([part, self.one_of((), 0)], set(ends), ends, 0 if endless else -1)
 
     def connect(
         self, parts: Sequence[DFA], begin: set[int], last: Container[int], loop: int = -1

@@ -98,7 +98,7 @@ class TaskRow(Row):
 class Languages(Result):
     """Languages and tasks by their names."""
 
-    languages: list[LanguageRow] = shown(title="languages (dyck-K and dyck-K-depth-D too)")
+    languages: list[LanguageRow] = shown(title="languages (dyck-K too)")
     tasks: list[TaskRow] = shown(title="tasks, with the published best at lengths 41 to 500 (%)")
 
 

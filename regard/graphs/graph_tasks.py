@@ -21,6 +21,7 @@ from regard.data.text_files import Paths, find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError
 from regard.evaluate.classification_scores import score_numbers
+from regard.evaluate.results import ClassScores, NumberScores
 from regard.files import file_hash
 from regard.graphs.graph_files import Graph, is_number, read_graphs, select_labels
 from regard.heap import free_memory
@@ -297,7 +298,9 @@ def predict_graphs(
                 yield row, answer, Prediction(name, task.names[int(row.argmax())], float(row.max()))
 
 
-def score_graphs(kit: Kit, files: Paths, label: str | None, split: str) -> Any:
+def score_graphs(
+    kit: Kit, files: Paths, label: str | None, split: str
+) -> ClassScores | NumberScores:
     """How right a model is on the labels of a split, or on all where the files have no splits."""
     answers = list(predict_graphs(kit, files, label, split))
     task, labels = read_task(kit, f"evaluating on {files}"), [answer for _, answer, _ in answers]

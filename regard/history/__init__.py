@@ -12,7 +12,6 @@ from regard.verbs import FILES, Amount, Count, File, ModelLike, verb
 
 if TYPE_CHECKING:
     from regard.history.ngram_model import NgramModel
-    from regard.history.predictors import TextPredictor
     from regard.history.word_vectors import WordVectors
 
     VectorsLike = str | Path | WordVectors
@@ -140,9 +139,11 @@ def entropy(
         $ regard history entropy tale.txt --model m
         $ regard history entropy tale.txt --order 8 --alphabet 26 --json
     """
+    from regard.evaluate import open_text_model
+    from regard.history.predictors import predict_texts
     from regard.history.shannon import measure_entropy
 
-    predictor = None if model is None else _open_predictor(model)
+    predictor = None if model is None else predict_texts(open_text_model(model))
     return measure_entropy(path, predictor, order, alphabet, letters)
 
 
@@ -172,22 +173,12 @@ def guess(
         $ regard history guess tale.txt --auto --letters 2000
         $ regard history guess tale.txt --auto --model m --json
     """
+    from regard.evaluate import open_text_model
+    from regard.history.predictors import predict_texts
     from regard.history.shannon import play_game
 
-    models = [_open_predictor(name) for name in model or ()]
+    models = [predict_texts(open_text_model(name)) for name in model or ()]
     return play_game(path, models, orders or (1, 2, 3, 5, 8), letters, alphabet, auto)
-
-
-def _open_predictor(model: PredictorLike) -> TextPredictor:
-    """An n-gram model or a decoder as one that predicts texts."""
-    from regard.evaluate import open_text_model
-    from regard.history.ngram_model import NgramModel
-    from regard.history.predictors import predict_by_kit, predict_by_ngrams
-
-    name, opened = str(getattr(model, "path", None) or model), open_text_model(model)
-    if isinstance(opened, NgramModel):
-        return predict_by_ngrams(opened, name)
-    return predict_by_kit(opened, name)
 
 
 @verb

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import time
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors.numpy import save
 from tokenizers import Tokenizer as Rust
 from tokenizers import models, pre_tokenizers
 
@@ -22,7 +20,7 @@ from regard.ambient import current, note, track
 from regard.data.statistics import perplexity
 from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
 from regard.errors import DataError, ResourceError, UsageError
-from regard.files import check_new, file_hash, read_arrays, read_json, take_ids, write_whole
+from regard.files import check_new, file_hash, read_arrays, read_json, take_ids, write_counted
 from regard.heap import free_memory
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
@@ -165,7 +163,6 @@ class NgramModel:
 
     def save(self, folder: Path) -> None:
         """Write config.json, model.safetensors and the tokenizer."""
-        folder.mkdir(parents=True, exist_ok=True)
         tables = self.tables
         config = {
             "model_type": KIND,
@@ -181,8 +178,7 @@ class NgramModel:
             arrays = to_arrays(tables, "words.")
         small = {name: shrink(array) for name, array in arrays.items()}
         self.tokenizer.save(folder)
-        write_whole(folder / WEIGHTS, save(small))
-        write_whole(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
+        write_counted(folder, config, WEIGHTS, small)
 
     @classmethod
     def open(cls, path: Path) -> NgramModel:

@@ -26,6 +26,7 @@ from regard.history.ngrams import Floats, Ids
 from regard.model.batch import Batch
 from regard.model.config import TextConfig
 from regard.receipt import find_in_run, read_receipt, training_files
+from regard.result import name_of
 from regard.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -188,17 +189,17 @@ class TextPredictor:
     name: str
     predictor: Predictor
     tokenizer: Tokenizer
-    lines: NgramModel | None = None
-    """Of sentences, the model itself; else None."""
+    start: int | None = None
+    """What begins the sentences of a model that reads lines; None of a running text."""
     folder: Path | None = None
     """Where the model came from."""
 
     def encode(self, text: str) -> Ids:
         """The tokens that are predicted."""
-        if self.lines is not None:
+        if self.start is not None:
             ids = joined(encode_lines(self.tokenizer, text.split("\n"), True))
-            start = self.lines.tables.start
-            return ids if start is None else ids[ids != start]
+            predicted: Ids = ids[ids != self.start]
+            return predicted
         parts = cut_at_blanks(text[at : at + CHUNK] for at in range(0, len(text), CHUNK))
         return joined(np.array(self.tokenizer.encode(p, special=False), np.int64) for p in parts)
 
@@ -218,9 +219,9 @@ class TextPredictor:
         pieces = [self.tokenizer.decode([id]) for id in range(self.tokenizer.size)]
         token = [self.tokenizer.encode(symbol, special=False) for symbol in symbols]
         doing = f"guessing letters with {self.name}"
-        if self.lines is not None or max(map(len, pieces)) > 1:
+        if self.start is not None or max(map(len, pieces)) > 1:
             long = max(pieces, key=len)
-            problem = f"tokens such as {long!r}" if self.lines is None else "a model of sentences"
+            problem = f"tokens such as {long!r}" if self.start is None else "a model of sentences"
             expected = "a model whose tokens are characters (`--tokens chars`)"
             fix = "`regard history entropy --model` takes any tokens"
             raise UsageError(doing, problem, expected, fix)
@@ -235,13 +236,6 @@ class TextPredictor:
         return Folded(self.predictor, letter, np.array([id for (id,) in token]))
 
 
-def predict_by_ngrams(model: NgramModel, name: str) -> TextPredictor:
-    """An n-gram model as a predictor of texts."""
-    end = model.tokenizer.specials.get("eos") if model.lines else None
-    predictor, lines = NgramPredictor(model.tables, end), model if model.lines else None
-    return TextPredictor(name, predictor, model.tokenizer, lines, Path(name))
-
-
 def room_of(kit: Kit) -> int:
     """Tokens that a decoder looks back: what it has positions for, at most 1024."""
     front = kit.model.config.front
@@ -249,9 +243,15 @@ def room_of(kit: Kit) -> int:
     return min(kit.room or known or LONGEST, LONGEST)
 
 
-def predict_by_kit(kit: Kit, name: str) -> TextPredictor:
-    """A decoder; texts begin with the token that its tokenizer puts there, if any."""
-    front, first, room = kit.model.config.front, kit.text_tokenizer.first, room_of(kit)
+def predict_texts(model: Kit | NgramModel) -> TextPredictor:
+    """A model as a predictor; a decoder reads texts after what its tokenizer puts before them."""
+    name = name_of(model)
+    if isinstance(model, NgramModel):
+        end = model.tokenizer.specials.get("eos") if model.lines else None
+        ngrams = NgramPredictor(model.tables, end)
+        return TextPredictor(name, ngrams, model.tokenizer, model.tables.start, model.path)
+    kit, front, room = model, model.model.config.front, room_of(model)
+    first = kit.text_tokenizer.first
     vocab = kit.model.config.head.size or (front.vocab if isinstance(front, TextConfig) else 0)
 
     def start(ids: Tensor) -> Callable[[Tensor], Tensor]:

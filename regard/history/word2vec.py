@@ -15,7 +15,6 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -105,7 +104,7 @@ def train_word2vec(
     inputs, outputs = aligned(vocab, width), aligned(vocab, width)
     dice = np.random.default_rng(seed & WORD)
     inputs[:, : config.dim] = (2 * dice.random((vocab, config.dim), np.float32) - 1) / config.dim
-    steps = Steps(make_plan(corpus, config), inputs, outputs)
+    steps = Steps(corpus, config, inputs, outputs)
     blocks = drawn(steps, jobs(corpus, config, seed), workers)
     total = config.times(len(corpus.ids)) * -(-len(corpus.ids) // BLOCK)
     for examples, job in track(blocks, "learning vectors: block", total):
@@ -166,44 +165,18 @@ def drawn(
 # What is drawn ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SamplingPlan:
-    """How examples are drawn from a text."""
-
-    ids: Short  # (N,) the text
-    keep: Bits  # (V,) a word stays where 32 random bits are below this
-    alias: NDArray[np.uint32]  # (V, 2) Walker's tables of the noise: a threshold, another word
-    window: int
-    negative: int
-    cbow: bool
-
-    def room(self, words: int) -> int:
-        """Numbers that the examples of so many words have at most."""
-        around, targets = 2 * self.window, 1 + self.negative
-        return words * (2 + around + targets if self.cbow else around * (3 + targets))
-
-
-def make_plan(corpus: WordCorpus, config: Word2VecConfig) -> SamplingPlan:
-    """Chances of words to stay, and of noise."""
-    return SamplingPlan(
-        corpus.ids,
-        chances(corpus.counts, config.subsample),
-        alias_table(corpus.counts.astype(np.float64) ** POWER),
-        config.window,
-        config.negative,
-        config.mode == "cbow",
-    )
-
-
 def chances(counts: Ids, subsample: float) -> Bits:
-    """Of 2³², for a word to stay: √(t / f) + t / f, as in the authors' code, f its share."""
+    """Of 2³² (V,), for a word to stay: √(t / f) + t / f, as in the authors' code, f its share."""
     share = counts / counts.sum()
     stay = np.sqrt(subsample / share) + subsample / share if subsample else np.ones(len(share))
     return (np.minimum(stay, 1) * 2.0**32).astype(np.uint64)
 
 
 def alias_table(weights: NDArray[np.float64]) -> NDArray[np.uint32]:
-    """Walker's tables (1977; Vose 1991): entry n is drawn as itself below a threshold of 2³²."""
+    """Walker's tables (V, 2) of the noise (1977; Vose 1991).
+
+    Entry n is drawn as itself below a threshold of 2³², else as another word.
+    """
     scaled = (weights * len(weights) / weights.sum()).tolist()
     small = [n for n, x in enumerate(scaled) if x < 1]
     large = [n for n, x in enumerate(scaled) if x >= 1]
@@ -248,15 +221,21 @@ class Steps:
     The matrices (rows, width) change in place.
     """
 
-    def __init__(self, plan: SamplingPlan, inputs: Floats, outputs: Floats) -> None:
+    def __init__(
+        self, corpus: WordCorpus, config: Word2VecConfig, inputs: Floats, outputs: Floats
+    ) -> None:
         native = find_library()
         if native.library is None:
             raise ResourceError(DOING, native.why, "a C compiler", "install gcc or clang")
-        self.library = native.library
-        self.plan, self.inputs, self.outputs = plan, inputs, outputs
+        self.library, self.inputs, self.outputs = native.library, inputs, outputs
+        keep = chances(corpus.counts, config.subsample)
+        alias = alias_table(corpus.counts.astype(np.float64) ** POWER)
+        self.arrays = corpus.ids, keep, alias  # as long as C has their addresses
+        around, targets, cbow = 2 * config.window, 1 + config.negative, config.mode == "cbow"
+        self.room = 2 + around + targets if cbow else around * (3 + targets)  # numbers of a word
         self.struct = DrawStruct(
-            *(plan.ids.ctypes.data, plan.keep.ctypes.data, plan.alias.ctypes.data),
-            *(len(plan.keep), plan.window, plan.negative, plan.cbow),
+            *(array.ctypes.data for array in self.arrays),
+            *(len(keep), config.window, config.negative, cbow),
         )
         self.width = inputs.shape[1]
         x = np.arange(STEPS + 2) * (2 * REACH / STEPS) - REACH
@@ -266,7 +245,7 @@ class Steps:
     def draw(self, bounds: Ids, key: int) -> Short:
         """The examples of the sentences between `bounds`, one after the other (word2vec.c)."""
         count, longest = int(bounds[-1] - bounds[0]), int(np.diff(bounds).max(initial=0))
-        out = np.empty(self.plan.room(count), np.int32)
+        out = np.empty(count * self.room, np.int32)
         words, places = np.empty(longest, np.int32), np.empty(longest, np.uint64)
         size = self.library.draw(
             *(ctypes.byref(self.struct), bounds.ctypes.data, len(bounds) - 1, key),

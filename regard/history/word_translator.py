@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors.numpy import save
 
 from regard.ambient import note, track
 from regard.data.pairs import Pair, all_pairs
 from regard.data.word_frequencies import words
 from regard.errors import DataError
-from regard.files import check_new, read_arrays, read_json, take_ids, write_whole
+from regard.files import check_new, read_arrays, read_json, take_ids, write_counted, write_whole
 from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg
 from regard.history.ibm1 import Ids, Ragged, Slot, Sparse, WordByWord, train_words
 from regard.history.results import TranslatorRun
@@ -146,17 +145,16 @@ class WordTranslator:
 
     def save(self, folder: Path, settings: dict[str, Any]) -> None:
         """Write the folder."""
-        folder.mkdir(parents=True, exist_ok=True)
+        config = {"model_type": f"regard-{self.kind}", **settings}
+        write_counted(folder, config, WEIGHTS, to_arrays(self.model))
         words = {"source": self.words.sources, "target": self.words.targets}
         write_whole(folder / WORDS, json.dumps(words, ensure_ascii=False).encode())
-        write_whole(folder / WEIGHTS, save(to_arrays(self.model)))
-        config = {"model_type": f"regard-{self.kind}", **settings}
-        write_whole(folder / "config.json", (json.dumps(config, indent=2) + "\n").encode())
 
     @classmethod
     def open(cls, folder: Path) -> WordTranslator:
         """The model in a folder, checked."""
-        kind = translator_kind(folder)
+        config = folder / "config.json"
+        kind = KINDS.get(str(read_json(config).get("model_type")) if config.is_file() else "")
         if kind is None:
             expected = "a folder of `regard train bayes|logreg|ibm1`"
             raise DataError(f"opening {folder}", "no translator that counts", expected)
@@ -169,12 +167,6 @@ class WordTranslator:
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise DataError(f"reading {folder / WEIGHTS}", problem, f"weights of {kind}") from None
         return cls(kind, model, known, folder)
-
-
-def translator_kind(folder: Path) -> str | None:
-    """bayes, logreg or ibm1; None where a folder is none of them."""
-    config = folder / "config.json"
-    return KINDS.get(str(read_json(config).get("model_type"))) if config.is_file() else None
 
 
 def to_arrays(model: BagModel | WordByWord) -> Arrays:

@@ -7,7 +7,6 @@ three words of the question are left out: c or b itself is nearly always the nea
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -18,19 +17,18 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
 from regard.ambient import current
 from regard.data.text_files import open_raw, read_chunk, read_lines, unpack
 from regard.errors import DataError, UsageError
-from regard.files import check_new, corrupt, read_arrays, read_json, write_whole
+from regard.files import check_new, corrupt, read_arrays, read_json, write_counted, write_whole
 from regard.history.config import DOING, Word2VecConfig
 from regard.history.results import NearWord, VectorRun
 from regard.history.word2vec import WordCorpus, train_word2vec
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
-WEIGHTS, WORDS, CONFIG = "vectors.safetensors", "words.tsv", "config.json"
+WEIGHTS, WORDS = "vectors.safetensors", "words.tsv"
 MODEL = "word2vec"  # what config.json says of a folder of ours
 Matrix = Literal["in", "out"]
 LONGEST = 1 << 16  # bytes of a word in a binary file; what is longer is no word
@@ -136,17 +134,9 @@ def save_folder(
     config: Mapping[str, Any],
 ) -> None:
     """Both matrices, `in` and `out`, the words with their counts, and how they were made."""
-    folder.mkdir(parents=True, exist_ok=True)
+    write_counted(folder, {"model": MODEL, **config}, WEIGHTS, matrices)
     rows = "".join(f"{word}\t{count}\n" for word, count in zip(words, counts, strict=True))
     write_whole(folder / WORDS, rows.encode())
-    write_whole(folder / WEIGHTS, save(dict(matrices)))
-    text = json.dumps({"model": MODEL, **config}, ensure_ascii=False, indent=2) + "\n"
-    write_whole(folder / CONFIG, text.encode())
-
-
-def is_folder(path: Path) -> bool:
-    """Whether a folder holds vectors of ours."""
-    return (path / WEIGHTS).is_file() and (path / WORDS).is_file()
 
 
 # Files of word2vec, gensim and GloVe --------------------------------------------------------------
@@ -155,8 +145,8 @@ def is_folder(path: Path) -> bool:
 def read_vectors(path: str | os.PathLike[str], matrix: Matrix = "in") -> WordVectors:
     """A folder of ours, or a file of word2vec's: text, with or without a first line, or binary."""
     place = Path(path)
-    if is_folder(place):
-        read_json(place / CONFIG, "the settings of word vectors")  # which says what is wrong
+    if (place / WEIGHTS).is_file() and (place / WORDS).is_file():
+        read_json(place / "config.json", "the settings of word vectors")  # which says what is wrong
         held = read_arrays(place / WEIGHTS)
         words = [line.partition("\t")[0] for line in read_lines(place / WORDS) if line]
         if matrix not in held:

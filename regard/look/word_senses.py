@@ -44,7 +44,7 @@ def study_word(
 ) -> WordSenses:
     """Cosines and neighbours of a word's vectors, a file for each sense."""
     left = list[LeftOut]()
-    paths = list(map(str, find_files([str(file) for file in files])))
+    paths = list(map(str, find_files(files)))
     lines = find_word(word, paths, left)
     uses, layers = read_layers(kit, word, lines, left, layer or "last", top)
     for line in left[:SHOWN]:

@@ -40,17 +40,11 @@ class AtomKind:
     """A letter for each argument: w a word of symbols, s a symbol, n a number, v one of four,
     m a modulus, r a remainder after it, t digits of an automaton."""
     words: Template
+    """An atom in words."""
     source: Template
+    """An atom as a Python expression over `x`."""
     base: float
     """Bits for the kind itself; symbols and numbers come on top."""
-
-    def read(self, args: tuple[Any, ...]) -> str:
-        """An atom in words."""
-        return fill(self.words, args)
-
-    def write(self, args: tuple[Any, ...]) -> str:
-        """An atom as a Python expression over `x`."""
-        return fill(self.source, args)
 
 
 def fill(template: Template, args: tuple[Any, ...]) -> str:

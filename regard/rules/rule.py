@@ -16,7 +16,7 @@ from typing import Any
 
 from regard.formal.dfa import DFA, Word
 from regard.formal.lstar import learn_dfa
-from regard.rules.atoms import KINDS, Atom, atom_bits
+from regard.rules.atoms import KINDS, Atom, atom_bits, fill
 
 Accepts = Callable[[Sequence[str]], bool]
 PAIR_BITS = 4
@@ -44,7 +44,7 @@ class Rule:
         if self.parts:
             operator = f" {self.kind.upper()} "
             return operator.join(f"({part.reading})" for part in self.parts)
-        return KINDS[self.kind].read(self.args)
+        return fill(KINDS[self.kind].words, self.args)
 
     @property
     def source(self) -> str:
@@ -55,7 +55,7 @@ class Rule:
             return " ^ ".join(f"bool({part.source})" for part in self.parts)
         if self.parts:
             return f" {self.kind} ".join(f"({part.source})" for part in self.parts)
-        return KINDS[self.kind].write(self.args)
+        return fill(KINDS[self.kind].source, self.args)
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from regard.train.config import (
     TrainConfig,
 )
 from regard.train.results import LearntMemory, LearntShortlist, Replay, ResumeCheck, Trained
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, verb
+from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, list_files, verb
 
 Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
@@ -613,7 +613,7 @@ def _count_pairs(name: str, files: Files, out: str | Path, **settings: Any) -> T
     """Learn from sentence pairs as a verb was told."""
     from regard.history.word_translator import train_translator
 
-    run = train_translator(name, _listed(files), Path(out), **settings)
+    run = train_translator(name, list_files(files), Path(out), **settings)
     return _noted(run, name, {"files": files, "out": out, **settings})
 
 
@@ -624,15 +624,10 @@ def _noted(run: Counted, name: str, arguments: dict[str, Any]) -> Counted:
     """A run, whose receipt now lies in its folder."""
     from regard.receipt import leave_receipt
 
-    files = [_listed(arguments[key]) for key in ("files", "valid") if arguments.get(key)]
-    named = arguments | {"files": _listed(arguments["files"])}
+    files = [list_files(arguments[key]) for key in ("files", "valid") if arguments.get(key)]
+    named = arguments | {"files": list_files(arguments["files"])}
     leave_receipt(run, Path(arguments["out"]), f"regard.train.{name}", named, files)
     return run
-
-
-def _listed(files: Files) -> list[str]:
-    """Files as texts."""
-    return [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
 
 
 # For a translator -------------------------------------------------------------------------------
@@ -664,7 +659,7 @@ def shortlist(
     from regard.zoo import locate
 
     kit, folder = open_kit(str(model)), Path(locate(model))
-    return learn_shortlist(kit, folder, all_pairs(_listed(files)), top, always, count)
+    return learn_shortlist(kit, folder, all_pairs(list_files(files)), top, always, count)
 
 
 @verb
@@ -690,7 +685,7 @@ def memory(model: File, files: Files, *, seen: Count = 10, each: Count = 3) -> L
     from regard.translation.memory import learn_memory
     from regard.zoo import locate
 
-    return learn_memory(open_kit(str(model)), Path(locate(model)), _listed(files), seen, each)
+    return learn_memory(open_kit(str(model)), Path(locate(model)), list_files(files), seen, each)
 
 
 # Again --------------------------------------------------------------------------------------------

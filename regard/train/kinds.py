@@ -19,7 +19,7 @@ from regard import tokens
 from regard.data.bucket import Buckets
 from regard.data.duplicates import WORDS, overlap, pair_overlap
 from regard.data.packing import Masker, Packed
-from regard.data.pairs import all_pairs, couples
+from regard.data.pairs import all_pairs
 from regard.data.results import Overlap
 from regard.data.text_files import evenly, find_files, naming, read_lines, read_parts
 from regard.data.token_store import Store, fingerprint, hold_out, pair_store, text_store
@@ -310,7 +310,7 @@ class Seq2Seq(TextKind):
         self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
     ) -> Store:
         """The ids of sentence pairs."""
-        return pair_store(path, couples([Path(file) for file in files]), tokenizer, tell)
+        return pair_store(path, files, tokenizer, tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Pairs of like length together."""

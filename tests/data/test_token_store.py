@@ -143,11 +143,14 @@ def test_pairs_are_two_sides(tmp_path, tokenizer):
     (tmp_path / "a.tsv").write_text("un chat\ta cat\n\tonly this\nun chien\ta dog\n")
     (tmp_path / "b.fr").write_text("oui\n")
     (tmp_path / "b.en").write_text("yes\n")
-    files = [tmp_path / "a.tsv", (tmp_path / "b.fr", tmp_path / "b.en")]
-    store = pair_store(tmp_path / "s", files, tokenizer)
-    texts = [tokenizer.decode(store[n].tolist()) for n in range(store.documents)]
-    assert texts == ["un chat", "a cat", "un chien", "a dog", "oui", "yes"] and len(store) == 3
-    assert store.lengths().shape == (3, 2)
+    for files, said in (
+        (["a.tsv"], ["un chat", "a cat", "un chien", "a dog"]),
+        (["b.fr", "b.en"], ["oui", "yes"]),
+    ):
+        paths = [tmp_path / name for name in files]
+        store = pair_store(tmp_path / f"s{len(files)}", paths, tokenizer)
+        assert [tokenizer.decode(store[n].tolist()) for n in range(store.documents)] == said
+        assert len(store) == len(said) // 2 and store.lengths().shape == (len(store), 2)
 
 
 def test_a_stale_store_is_built_again_and_says_why(tmp_path, tokenizer):

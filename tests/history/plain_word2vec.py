@@ -6,7 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.order import mix as mix_all
-from regard.history.word2vec import GOLDEN, REACH, Bits, Floats, Ids, SamplingPlan, Short
+from regard.history.config import Word2VecConfig
+from regard.history.word2vec import (
+    GOLDEN,
+    POWER,
+    REACH,
+    Bits,
+    Floats,
+    Ids,
+    Short,
+    WordCorpus,
+    alias_table,
+    chances,
+)
 
 
 def sigmoid(x: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -23,8 +35,12 @@ def stream(state: int, first: int, count: int) -> Bits:
 class PlainSteps:
     """Draws and learns an example at a time."""
 
-    def __init__(self, plan: SamplingPlan, inputs: Floats, outputs: Floats) -> None:
-        self.plan, self.inputs, self.outputs = plan, inputs, outputs
+    def __init__(
+        self, corpus: WordCorpus, config: Word2VecConfig, inputs: Floats, outputs: Floats
+    ) -> None:
+        self.ids, self.config, self.inputs, self.outputs = corpus.ids, config, inputs, outputs
+        self.keep = chances(corpus.counts, config.subsample)
+        self.alias = alias_table(corpus.counts.astype(np.float64) ** POWER)
 
     def draw(self, bounds: Ids, key: int) -> Short:
         """As `Steps` does."""
@@ -32,29 +48,29 @@ class PlainSteps:
         for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
             at = np.arange(begin, end).astype(np.uint64)
             states = mix_all(at * np.uint64(GOLDEN) + np.uint64(key))
-            words = self.plan.ids[begin:end]
+            words = self.ids[begin:end]
             chance = mix_all(states + np.uint64(GOLDEN)) >> np.uint64(32)
-            kept = chance < self.plan.keep[words]
+            kept = chance < self.keep[words]
             self.draw_sentence(words[kept].tolist(), states[kept].tolist(), made)
         return np.array(made, np.int32)
 
     def draw_sentence(self, words: list[int], states: list[int], made: list[int]) -> None:
         """The examples of the words that stayed."""
-        plan = self.plan
+        plan, cbow = self.config, self.config.mode == "cbow"
         for at, (word, state) in enumerate(zip(words, states, strict=True)):
             reach = 1 + ((int(stream(state, 2, 1)[0]) >> 32) * plan.window >> 32)
             around = words[max(0, at - reach) : at] + words[at + 1 : at + 1 + reach]
-            aims = [word] if plan.cbow else around
+            aims = [word] if cbow else around
             noise = self.noise(stream(state, 3, len(aims) * plan.negative))
             for n, aim in enumerate(aims if around else ()):
-                inputs = around if plan.cbow else [word]
+                inputs = around if cbow else [word]
                 targets = self.targets(aim, noise[n * plan.negative : (n + 1) * plan.negative])
                 made += [len(inputs), len(targets), *inputs, *targets]
 
     def noise(self, bits: Bits) -> list[int]:
         """Words drawn by Walker's tables."""
-        first = (bits >> np.uint64(32)) * np.uint64(len(self.plan.keep)) >> np.uint64(32)
-        threshold, other = self.plan.alias[first.astype(np.int64)].T
+        first = (bits >> np.uint64(32)) * np.uint64(len(self.keep)) >> np.uint64(32)
+        threshold, other = self.alias[first.astype(np.int64)].T
         low = bits & np.uint64(0xFFFFFFFF)
         drawn: list[int] = np.where(low >= threshold, other, first).tolist()
         return drawn

@@ -21,7 +21,6 @@ from regard.history.word2vec import (
     aligned,
     chances,
     jobs,
-    make_plan,
     read_corpus,
     train_word2vec,
 )
@@ -46,14 +45,14 @@ def sentences(count=300, vocab=30, seed=0):
 
 def both(corpus, config):
     """The same beginning for C and for numpy."""
-    vocab, plan = len(corpus.words), make_plan(corpus, config)
+    vocab = len(corpus.words)
     dice = np.random.default_rng(0)
     made = []
     for _ in range(2):
         made.append((aligned(vocab, 32), aligned(vocab, 32)))
     for n in range(2):
         made[0][n][:] = made[1][n][:] = dice.normal(0, 0.3, made[0][n].shape)
-    return Steps(plan, *made[0]), PlainSteps(plan, *made[1]), made
+    return Steps(corpus, config, *made[0]), PlainSteps(corpus, config, *made[1]), made
 
 
 @needs_c
@@ -89,8 +88,8 @@ def test_learning_is_the_gradient_of_the_loss():
         return np.log1p(np.exp(-signs * (o[[aim >> 1 for aim in aims]] @ h))).sum()
 
     old = inputs.astype(np.float64), outputs.astype(np.float64)
-    plan = make_plan(corpus, Word2VecConfig())
-    Steps(plan, inputs, outputs).learn(np.array([2, 3, *rows, *aims], np.int32), lr)
+    steps = Steps(corpus, Word2VecConfig(), inputs, outputs)
+    steps.learn(np.array([2, 3, *rows, *aims], np.int32), lr)
     for n, (new, place, share) in enumerate(((inputs, (4, 5), 2), (outputs, (3, 2), 1))):
         moved = [matrix.copy() for matrix in old]
         moved[n][place] += size
@@ -220,7 +219,7 @@ def test_draws_follow_their_chances():
 def test_windows_and_noise_are_drawn_evenly():
     corpus = read_corpus(sentences(2000, vocab=8), 1)
     config = Word2VecConfig(window=4, subsample=0, negative=3, epochs=1)
-    steps = Steps(make_plan(corpus, config), aligned(8, 16), aligned(8, 16))
+    steps = Steps(corpus, config, aligned(8, 16), aligned(8, 16))
     inputs, noise, at = np.zeros(8), np.zeros(8), 0
     examples = np.concatenate([steps.draw(job.bounds, job.key) for job in jobs(corpus, config)])
     wanted = sum(

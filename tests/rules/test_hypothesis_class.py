@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from regard.formal.dfa import DFA
-from regard.rules.atoms import KINDS, atom_bits
+from regard.rules.atoms import KINDS, atom_bits, fill
 from regard.rules.description_length import (
     contrast_code,
     label_code,
@@ -198,4 +198,4 @@ def test_probes_are_short_and_tell_all_apart():
 
 
 def test_rests_are_below_their_divisor():
-    assert KINDS["every"].read(("a", 2, 1)) == "some a at a position that is 0 mod 2"
+    assert fill(KINDS["every"].words, ("a", 2, 1)) == "some a at a position that is 0 mod 2"
