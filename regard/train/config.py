@@ -203,9 +203,8 @@ class ShapeConfig(Config):
             expected = f"seq2seq with a recurrent family: {', '.join(CELLS)}"
             raise UsageError("choosing a shape", problem, expected)
         if recurrent:
-            seen = self.attention
-            if kind == "seq2seq" and seen == "multi-head":
-                seen = "additive"  # to all states, unless told otherwise
+            told = kind != "seq2seq" or self.attention != "multi-head"
+            seen = self.attention if told else "additive"  # to all states
             return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
@@ -243,7 +242,21 @@ class ShapeConfig(Config):
 
 
 @dataclass(frozen=True)
-class PictureConfig(Config):
+class SizeConfig(Config):
+    """The size of an encoder or a decoder, and how long it learns."""
+
+    dim: Count = 128
+    """Width of the residual stream."""
+    depth: Count = 4
+    """Blocks."""
+    heads: Count = 4
+    """Attention heads."""
+    epochs: Amount | None = None
+    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
+
+
+@dataclass(frozen=True)
+class PictureConfig(SizeConfig):
     """A vision Transformer, and the augmentation of what it reads."""
 
     size: Count = 32
@@ -258,12 +271,6 @@ class PictureConfig(Config):
     """Where a patch is: a learned table, as in ViT, waves of row and column, or unknown."""
     pool: Literal["class", "mean"] = "class"
     """What the head reads: a class token, as ViT does, or the mean of the patches."""
-    dim: Count = 128
-    """Width of the residual stream."""
-    depth: Count = 4
-    """Blocks."""
-    heads: Count = 4
-    """Attention heads."""
     drop_path: BelowOne = 0.0
     """Stochastic depth: how often the last block is skipped; earlier ones less, in proportion."""
     crop: Natural = 4
@@ -282,12 +289,10 @@ class PictureConfig(Config):
     """How often a box of a picture is erased (0.25 is usual)."""
     rows: Count = 128
     """Pictures of a batch."""
-    epochs: Amount | None = None
-    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
 
 
 @dataclass(frozen=True)
-class PixelConfig(Config):
+class PixelConfig(SizeConfig):
     """A decoder over pictures as tokens, and how they become tokens."""
 
     size: Count = 32
@@ -304,22 +309,14 @@ class PixelConfig(Config):
     """patches: steps that the VQ-VAE is trained before the decoder."""
     order: Literal["raster", "columns", "random"] = "raster"
     """In which tokens are written; random is one order for all pictures."""
-    dim: Count = 128
-    """Width of the residual stream."""
-    depth: Count = 4
-    """Blocks."""
-    heads: Count = 4
-    """Attention heads."""
     flip: bool = False
     """Mirror half of the pictures, left and right; pixels only."""
     rows: Count = 32
     """Pictures of a batch."""
-    epochs: Amount | None = None
-    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
 
 
 @dataclass(frozen=True)
-class SoundConfig(Config):
+class SoundConfig(SizeConfig):
     """A Transformer over spectrograms, and the augmentation of what it reads."""
 
     seconds: Amount | None = None
@@ -334,12 +331,6 @@ class SoundConfig(Config):
     """patches: their side, in channels and frames of 10 ms."""
     stride: Count = 10
     """patches: from one to the next."""
-    dim: Count = 128
-    """Width of the residual stream."""
-    depth: Count = 4
-    """Blocks."""
-    heads: Count = 4
-    """Attention heads."""
     drop_path: BelowOne = 0.0
     """Stochastic depth: how often the last block is skipped; earlier ones less, in proportion."""
     freeze: tuple[str, ...] = ()
@@ -358,8 +349,6 @@ class SoundConfig(Config):
     """α of mixup: two clips and their labels are blended (0.5 is usual)."""
     rows: Count = 64
     """Clips of a batch."""
-    epochs: Amount | None = None
-    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
     cutmix, randaugment, body = 0.0, 0, "all"  # settings of others that sound does not have
 
 
