@@ -106,11 +106,8 @@ def onehot(ids: Any, size: int, *, sparse: bool = False) -> Tensor:
     held = to_tensor("one-hot", "ids", ids)
     if held.numel() and (held.is_floating_point() or held.dtype == torch.bool):
         raise DataError("one-hot", f"ids of {held.dtype}", "whole numbers")
-    wrong = ((held < 0) | (held >= size)).nonzero()
-    if len(wrong):
-        *row, column = wrong[0].tolist() or [0]
-        fault = f"id {int(held[tuple(wrong[0])])} at {f'row {row[-1]}, ' if row else ''}"
-        fault += f"position {column}, vocabulary has {size}"
+    if wrong := find_outside(held, size):
+        fault = f"id {wrong}, vocabulary has {size}"
         raise DataError("one-hot", fault, f"ids from 0 to {size - 1}")
     if not sparse:
         return torch.nn.functional.one_hot(held.long(), size).float()
@@ -195,13 +192,20 @@ def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
     if ids.dim() != 2 or ids.is_floating_point():
         fault = f"{name} of shape {tuple(ids.shape)} and {ids.dtype}"
         raise DataError("reading ids", fault, "integers of shape (batch, length)")
-    wrong = ((ids < 0) | (ids >= front.vocab)).nonzero()
-    if len(wrong):
-        row, column = wrong[0].tolist()
-        doing = "reading ids"
-        problem = f"id {int(ids[row, column])} at row {row}, position {column} of the {name}"
+    if wrong := find_outside(ids, front.vocab):
         expected = f"ids from 0 to {front.vocab - 1}, the vocabulary of this model"
-        raise DataError(doing, problem, expected, "use the tokenizer that belongs to the model")
+        fix = "use the tokenizer that belongs to the model"
+        raise DataError("reading ids", f"id {wrong} of the {name}", expected, fix)
+
+
+def find_outside(ids: Tensor, size: int, spared: int | None = None) -> str:
+    """The first id that is not from 0 to size − 1, nor `spared`, and its place; else nothing."""
+    wrong = (ids < 0) | (ids >= size)
+    wrong = (wrong if spared is None else wrong & (ids != spared)).nonzero()
+    if not len(wrong):
+        return ""
+    *row, column = wrong[0].tolist() or [0]
+    return f"{int(ids[tuple(wrong[0])])} at {f'row {row[-1]}, ' if row else ''}position {column}"
 
 
 def check_filled(batch: Batch, doing: str) -> None:
