@@ -41,6 +41,20 @@ class Batch:
         """The last stack's input."""
         return self.inputs if self.target is None else self.target
 
+    @property
+    def source(self) -> Batch:
+        """What an encoder reads: of a pair the source as a batch of its own."""
+        if self.target is None:
+            return self
+        return Batch(self.inputs, mask=self.source_mask, documents=self.source_documents)
+
+    @property
+    def written(self) -> Batch:
+        """What a decoder reads: of a pair the target as a batch of its own."""
+        if self.target is None:
+            return self
+        return Batch(self.target, mask=self.mask, documents=self.documents)
+
     def to(self, device: torch.device) -> Batch:
         """All tensors on one device; to a GPU beside its work, where they are page-locked."""
         wait = device.type == "cpu"
