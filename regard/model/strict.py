@@ -139,17 +139,13 @@ def collect(model: Model, runs: Iterator[tuple[StrictRun, Tensor]], ids: Tensor)
 def encode_runs(model: Model, batch: Batch) -> Iterator[tuple[StrictRun, Memory]]:
     """Run the encoder over each sequence alone, at its own length."""
     inputs, segments, paths = batch.inputs, batch.segments, batch.paths
-    if model.config.front.kind in SIGNALS:
-        for row in range(len(inputs)):
-            memory = model.encode(Batch(inputs[row : row + 1]))
-            every = torch.arange(memory.x.shape[1])
-            yield StrictRun(row, every, every), memory
-        return
+    signal = model.config.front.kind in SIGNALS
     for row, _, columns in sequences(len(inputs), inputs.shape[1], batch.mask, batch.documents):
         own = None if segments is None else segments[row, columns][None]
         between = None if paths is None else paths[row, columns][None, :, columns]
         memory = model.encode(Batch(inputs[row, columns][None], segments=own, paths=between))
-        yield StrictRun(row, torch.arange(len(columns)), columns), memory
+        places = torch.arange(memory.x.shape[1])
+        yield StrictRun(row, places, places if signal else columns), memory
 
 
 def decode_runs(

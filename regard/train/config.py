@@ -11,7 +11,7 @@ import math
 import re
 import typing
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
@@ -45,21 +45,22 @@ BelowOne = Annotated[float, Bound(0, math.nextafter(1, 0), "a number from 0 to b
 FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 
 
+@dataclass(frozen=True)
 class Config:
     """A config that knows which of its fields were given: a preset or a file may say the others."""
 
-    given: frozenset[str]
+    given: ClassVar[frozenset[str]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> typing.Self:
         """Note the names of the arguments; the dataclass does the rest."""
         config = super().__new__(cls)
-        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        names = [field.name for field in dataclasses.fields(cls)]
         object.__setattr__(config, "given", frozenset([*names[: len(args)], *kwargs]))
         return config
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self), include_extras=True)
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             name, value = field.name, getattr(self, field.name)
             check_value(type(self).__name__, name, value, hints[name])
 

@@ -484,7 +484,11 @@ class Trainer:
 
     def restore(self, load: Callable[[Path], Model]) -> Path | None:
         """Take up the newest whole checkpoint; None when there is none and step 0 begins."""
-        path = self.world.same(self.newest() if self.world.leads else None)
+        path = None
+        if self.world.leads:
+            path = checkpoint.find_checkpoint(self.checkpoints, self.job.say)
+            cut_metrics(self.job.folder, 0 if path is None else checkpoint.step_of(path))
+        path = self.world.same(path)
         if path is None:
             return None
         tensors, state = checkpoint.read_checkpoint(path)
@@ -514,15 +518,6 @@ class Trainer:
         if before != self.world.size:
             changed = f"{self.world.size} processes, {before} before"
             self.job.say(f"{changed}: the same batches, but not the same bits")
-        if self.world.leads:
-            cut_metrics(self.job.folder, self.state.step)
-        return path
-
-    def newest(self) -> Path | None:
-        """The newest whole checkpoint; without one the metrics begin anew."""
-        path = checkpoint.find_checkpoint(self.checkpoints, self.job.say)
-        if path is None:
-            cut_metrics(self.job.folder, 0)
         return path
 
 
