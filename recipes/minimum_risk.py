@@ -44,7 +44,7 @@ from regard.decode.loop import search_kit
 from regard.decode.step import Hypothesis
 from regard.evaluate.bleu import bleu_chrf
 from regard.kit import Kit
-from regard.model.batch import pad_rows
+from regard.model.batch import Batch, id_batch, pad_rows
 from regard.model.model import Memory
 from regard.train.objectives import compile_blocks
 from regard.train.optim import build_optimizer
@@ -149,8 +149,7 @@ def loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(what is minimised, the risk, the cross-entropy of a target's token) of a batch."""
     device = model.device
-    ids, real = pad_rows([j.pair.source for j in judged])
-    memory = model.encode(ids.to(device), None if real is None else real.to(device))
+    memory = model.encode(id_batch([j.pair.source for j in judged]).to(device))
     each = 1 + len(judged[0].candidates)
     rows = [row for j in judged for row in (j.pair.target, *j.candidates)]
     labels, _ = pad_rows(rows, IGNORED)
@@ -161,7 +160,7 @@ def loss(
         memory.x.repeat_interleave(each, 0),
         None if mask is None else mask.repeat_interleave(each, 0),
     )
-    hidden = model.decode(target, repeated)
+    hidden = model.decode(Batch(target), repeated)
     kept = labels != IGNORED
     logits = model.head.out(model.head.prepare(hidden)[kept]).float()
     log = logits.log_softmax(-1)

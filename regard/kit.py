@@ -298,11 +298,12 @@ class Kit:
         asked = read_pooling(self.files)
         ids, mask = self.encode(listed, length=asked.length)
         batches.check_ids(ids, self.model.config.front, "text")
-        batches.check_filled(Batch(ids, mask=mask), "embedding texts")
-        ids, mask = ids.to(self.device), None if mask is None else mask.to(self.device)
+        batches.check_filled(batch := Batch(ids, mask=mask), "embedding texts")
+        batch = batch.to(self.device)
         encode = self.model.encoder is not None  # the encoder's vectors, else the decoder's
-        x = self.model.encode(ids, mask).x if encode else self.model.decode(ids, mask=mask)
-        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+        x = self.model.encode(batch).x if encode else self.model.decode(batch)
+        every = torch.ones_like(batch.inputs, dtype=torch.bool)
+        real = every if batch.mask is None else batch.mask
         if asked.mode == "first":
             pooled = x[:, 0]
         elif asked.mode == "max":

@@ -7,7 +7,7 @@ import math
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from regard.ambient import current
 from regard.errors import DataError, UsageError
 from regard.files import file_hash, read_json, write_whole
-from regard.result import Call, Result, plain
+from regard.result import Result, plain
 
 NAME = "receipt.json"
 TOLERANCE = 0.01
@@ -68,15 +68,12 @@ def write_receipt_of(result: Result, path: Path) -> None:
     write_receipt(path, receipt_of(result) | place)
 
 
-def leave_receipt(
-    run: Result, folder: Path, function: str, arguments: Mapping[str, Any], files: Sequence[Any]
-) -> None:
+def leave_receipt(run: Result, folder: Path) -> None:
     """Write the receipt of a model that counts into its folder, with the hash of its weights.
 
-    `files` are the arguments that name files. The bits do not depend on threads or on torch.
+    The bits do not depend on threads or on torch.
     """
     (weights,) = folder.glob("*.safetensors")
-    object.__setattr__(run, "call", Call(function, dict(arguments), list(files)))
     receipt = receipt_of(run)
     receipt["results"] |= {"weights": file_hash(weights)}
     write_receipt(folder / NAME, receipt | {"device": "cpu"})

@@ -80,7 +80,7 @@ class GraphLoop(Loop):
         cache.reset()
         memory = None
         if batch.target is not None:
-            read = model.encode(batch.inputs, batch.source_mask)
+            read = model.encode(batch)
             missing = rounded(read.x.shape[1], SOURCE) - read.x.shape[1]
             real = read.real
             if missing and real is None:
@@ -102,7 +102,7 @@ class GraphLoop(Loop):
             before, last = batch.ids, batch.ids.gather(1, place)
             real = real.scatter(1, place, False)
         if before.shape[1]:
-            model.decode(before, memory, real, cache=cache)
+            model.decode(Batch(before, mask=real), memory, cache)
         cache.start(real)
         return last.repeat_interleave(self.prefixes, 0)
 

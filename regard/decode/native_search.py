@@ -246,13 +246,14 @@ def is_native(part: nn.Module) -> bool:
 
 
 def places_of(parts: Sequence[nn.Module]) -> list[int]:
-    """Where the weights lie that are not packed."""
-    return [
+    """Where the weights lie that are not packed, and the products of those that are."""
+    weights = [
         weight.data_ptr()
         for part in parts
         if isinstance(part, LayerNorm | nn.Embedding | Learned)
         for weight in part.parameters(recurse=False)
     ]
+    return weights + [id(part.packed) for part in parts if isinstance(part, PackedLinear)]
 
 
 def reach_of(front: TextFront) -> int:

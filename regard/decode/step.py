@@ -138,7 +138,8 @@ def read_apart(model: Model, batch: Batch) -> Memory:
         columns = real[rows].any(0).nonzero()[:, 0]  # those that hold a token
         if len(columns):
             mask = real[rows][:, columns]
-            memory = model.encode(ids[rows][:, columns], None if bool(mask.all()) else mask)
+            some = Batch(ids[rows][:, columns], mask=None if bool(mask.all()) else mask)
+            memory = model.encode(some)
             out[rows[:, None], columns] = memory.x
     return Memory(out, batch.source_mask)
 

@@ -167,7 +167,7 @@ class GraphKind(HeadKind):
         say(f"training on {sizes['train']} of {len(train):,} graphs, validating on {counts[1]:,}")
         files = [*find_files(plan.files), *find_files(plan.data.valid)]
         hashes = {str(path): file_hash(path) for path in files}
-        known = {"data": [tag[:12] for tag in hashes.values()], "labels": task.names}
+        known = {"labels": task.names}
         return RunData(None, source, checked, known, hashes, {**sizes}, (config, task))
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:

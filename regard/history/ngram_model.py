@@ -446,15 +446,15 @@ def tokenizer_of(words: Sequence[str]) -> Tokenizer:
 class NgramConfig(NamedTuple):
     """How texts become tokens, how long their n-grams are, and how they are smoothed."""
 
-    tokens: str
+    tokens: str = "spaced"
     """A kind of tokenizer that is learnt from the texts, or a folder with one."""
-    vocab: int | None
-    min_count: int
-    lines: bool | None
+    vocab: int | None = None
+    min_count: int = 1
+    lines: bool | None = None
     """Whether each line is a sentence; None: where tokens are words."""
-    order: int
-    smoothing: Smoothing
-    k: float
+    order: int = 5
+    smoothing: Smoothing = "kneser-ney"
+    k: float = 1.0
     classes: int | None = 0
     """Of words, by Brown's way; 0 counts words, None is as many as the root of their number."""
     share: float = 1.0

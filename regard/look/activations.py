@@ -261,7 +261,7 @@ def read_batch(
         if "logits" in selection.taps:
             model(batch)
         elif model.config.target is not None and batch.target is None:
-            model.encode(batch.inputs, batch.mask)
+            model.encode(batch)
         else:
             model.hidden(batch)
         for name, hook in hooks.items():

@@ -53,20 +53,13 @@ def pattern_taps(hooked: HookedModel, name: str) -> list[str]:
 
 def view_of(model: Model, name: str, batch: Batch) -> View:
     """What the queries of the attention at a path see in a run of `batch`."""
-    pair = batch.target is not None
-    real, documents = batch.mask, batch.documents
-    cross, encoder = name.endswith(".cross"), name.startswith("encoder.")
-    memory = None
-    if pair and (cross or encoder):
-        sides = batch.source_mask, batch.source_documents
-        memory = model.embed(model.front, batch.inputs, *sides)
-    if encoder:
-        own = memory or model.embed(model.front, batch.inputs, real, documents, batch.segments)
+    if name.startswith("encoder."):
+        own = model.embed(model.front, batch.source)
         assert isinstance(model.encoder, Stack)
         return model.encoder.view(own.x, own.positions, own.real, own.document)
-    own = model.embed(model.reader, batch.ids, real, documents)
-    if cross:
-        assert memory is not None
+    own = model.embed(model.reader, batch.written)
+    if name.endswith(".cross"):
+        memory = model.embed(model.front, batch.source)
         both = own.document is not None and memory.document is not None
         return cross_view(memory.real, (own.document, memory.document) if both else None)  # type: ignore[arg-type]
     assert isinstance(model.decoder, Stack)

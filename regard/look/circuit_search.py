@@ -310,7 +310,7 @@ def rotary_angles(hooked: HookedModel, stack: Stack, batch: Batch) -> tuple[Tens
     """What rotary positions turn queries and keys by."""
     if stack.rotary is None:
         return None
-    sequence = hooked.model.embed(hooked.model.reader, batch.ids, batch.mask, batch.documents)
+    sequence = hooked.model.embed(hooked.model.reader, batch.written)
     return cast("tuple[Tensor, Tensor]", stack.rotary(sequence.positions, sequence.x))
 
 

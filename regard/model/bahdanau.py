@@ -6,6 +6,8 @@ each step a mean of all states of the source, weighed anew.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -51,8 +53,8 @@ class Encoder(nn.Module):
         make, hidden = CELL_TYPES[config.cell], config.hidden
         self.both = config.attention == "additive"
         dims = [config.front.dim, *[config.source_width] * (config.depth - 1)]
-        self.ahead = nn.ModuleList(make(wide, hidden) for wide in dims)
-        self.back = nn.ModuleList(make(wide, hidden) for wide in dims if self.both)
+        self.ahead: Any = nn.ModuleList(make(wide, hidden) for wide in dims)
+        self.back: Any = nn.ModuleList(make(wide, hidden) for wide in dims if self.both)
         self.dropout = nn.Dropout(0.0)
         self.at = Taps("embed")
 
@@ -61,7 +63,6 @@ class Encoder(nn.Module):
         x, lengths, order = compact(self.at.embed(x), real)
         last = x
         for layer, cell in enumerate(self.ahead):
-            assert isinstance(cell, Cell)
             out, state = cell.read(x, cell.start(len(x)), lengths)
             last = state[0][:, None]
             if self.both:
@@ -71,7 +72,6 @@ class Encoder(nn.Module):
                 ends = ends if lengths is None else lengths[:, None]
                 turn = torch.where(steps < ends, ends - 1 - steps, steps)
                 other = self.back[layer]
-                assert isinstance(other, Cell)
                 behind, _ = other.read(take(x, turn), other.start(len(x)), lengths)
                 out = torch.cat([out, take(behind, turn)], -1)
             x = self.dropout(out)
@@ -88,7 +88,7 @@ class Decoder(nn.Module):
         hidden, width, dim = config.hidden, config.source_width, config.width
         self.first = nn.Linear(hidden, hidden)  # s_0 = tanh(W h_1 read backwards), or of z*
         self.cross = Additive(hidden, width, hidden) if config.attention == "additive" else None
-        self.cells = nn.ModuleList([CELL_TYPES[config.cell](dim + width, hidden)])
+        self.cells: Any = nn.ModuleList([CELL_TYPES[config.cell](dim + width, hidden)])
         self.mix = nn.Linear(hidden + width + dim, dim)
         self.dropout = nn.Dropout(0.0)
         self.at = Taps("embed")
@@ -96,9 +96,7 @@ class Decoder(nn.Module):
     @property
     def cell(self) -> Cell:
         """The one layer."""
-        cell = self.cells[0]
-        assert isinstance(cell, Cell)
-        return cell
+        return self.cells[0]  # type: ignore[no-any-return]
 
     def start(self, source: Tensor, real: Tensor | None) -> list[State]:
         """The state before the first word, of a source (A, S, m)."""

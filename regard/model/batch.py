@@ -41,6 +41,20 @@ class Batch:
         """The last stack's input."""
         return self.inputs if self.target is None else self.target
 
+    @property
+    def source(self) -> Batch:
+        """What an encoder reads: of a pair the source as a batch of its own."""
+        if self.target is None:
+            return self
+        return Batch(self.inputs, mask=self.source_mask, documents=self.source_documents)
+
+    @property
+    def written(self) -> Batch:
+        """What a decoder reads: of a pair the target as a batch of its own."""
+        if self.target is None:
+            return self
+        return Batch(self.target, mask=self.mask, documents=self.documents)
+
     def to(self, device: torch.device) -> Batch:
         """All tensors on one device; to a GPU beside its work, where they are page-locked."""
         wait = device.type == "cpu"
@@ -106,11 +120,8 @@ def onehot(ids: Any, size: int, *, sparse: bool = False) -> Tensor:
     held = to_tensor("one-hot", "ids", ids)
     if held.numel() and (held.is_floating_point() or held.dtype == torch.bool):
         raise DataError("one-hot", f"ids of {held.dtype}", "whole numbers")
-    wrong = ((held < 0) | (held >= size)).nonzero()
-    if len(wrong):
-        *row, column = wrong[0].tolist() or [0]
-        fault = f"id {int(held[tuple(wrong[0])])} at {f'row {row[-1]}, ' if row else ''}"
-        fault += f"position {column}, vocabulary has {size}"
+    if wrong := find_outside(held, size):
+        fault = f"id {wrong}, vocabulary has {size}"
         raise DataError("one-hot", fault, f"ids from 0 to {size - 1}")
     if not sparse:
         return torch.nn.functional.one_hot(held.long(), size).float()
@@ -195,13 +206,20 @@ def check_ids(ids: Tensor, front: FrontConfig, name: str) -> None:
     if ids.dim() != 2 or ids.is_floating_point():
         fault = f"{name} of shape {tuple(ids.shape)} and {ids.dtype}"
         raise DataError("reading ids", fault, "integers of shape (batch, length)")
-    wrong = ((ids < 0) | (ids >= front.vocab)).nonzero()
-    if len(wrong):
-        row, column = wrong[0].tolist()
-        doing = "reading ids"
-        problem = f"id {int(ids[row, column])} at row {row}, position {column} of the {name}"
+    if wrong := find_outside(ids, front.vocab):
         expected = f"ids from 0 to {front.vocab - 1}, the vocabulary of this model"
-        raise DataError(doing, problem, expected, "use the tokenizer that belongs to the model")
+        fix = "use the tokenizer that belongs to the model"
+        raise DataError("reading ids", f"id {wrong} of the {name}", expected, fix)
+
+
+def find_outside(ids: Tensor, size: int, spared: int | None = None) -> str:
+    """The first id that is not from 0 to size − 1, nor `spared`, and its place; else nothing."""
+    wrong = (ids < 0) | (ids >= size)
+    wrong = (wrong if spared is None else wrong & (ids != spared)).nonzero()
+    if not len(wrong):
+        return ""
+    *row, column = wrong[0].tolist() or [0]
+    return f"{int(ids[tuple(wrong[0])])} at {f'row {row[-1]}, ' if row else ''}position {column}"
 
 
 def check_filled(batch: Batch, doing: str) -> None:

@@ -140,30 +140,20 @@ class Model(nn.Module):
         if self.encoder is None or self.decoder is None:
             if batch.target is not None:
                 raise UsageError("running a model", "a target", "an encoder-decoder model")
-            if self.encoder is not None:
-                sides = batch.mask, batch.documents, batch.segments, batch.paths
-                return self.encode(batch.inputs, *sides).x
-            return self.decode(batch.inputs, None, batch.mask, batch.documents, cache)
+            return self.decode(batch, None, cache) if self.encoder is None else self.encode(batch).x
         if batch.target is None:
             raise UsageError("running an encoder-decoder", "no target ids", "source and target")
         if cache is not None and cache.source is not None:
             memory = Memory(*cache.source)  # read once, in the first call with this cache
         else:
-            memory = self.encode(batch.inputs, batch.source_mask, batch.source_documents)
+            memory = self.encode(batch)
             if cache is not None:
                 cache.source = memory
-        return self.decode(batch.target, memory, batch.mask, batch.documents, cache)
+        return self.decode(batch, memory, cache)
 
-    def encode(
-        self,
-        inputs: Tensor,
-        mask: Tensor | None = None,
-        documents: Tensor | None = None,
-        segments: Tensor | None = None,
-        paths: Tensor | None = None,
-    ) -> Memory:
-        """Read the whole input: ids (B, S), pixels, mel or nodes → memory (B, S, D)."""
-        return self.read(self.embed(self.front, inputs, mask, documents, segments, paths=paths))
+    def encode(self, batch: Batch) -> Memory:
+        """Read the whole input, of a pair its source → memory (B, S, D)."""
+        return self.read(self.embed(self.front, batch.source))
 
     def read(self, source: Sequence) -> Memory:
         """Run the encoder on what its front made."""
@@ -172,16 +162,10 @@ class Model(nn.Module):
         return Memory(self.encoder(source.x, Context(view, View())), source.real, source.document)
 
     def decode(
-        self,
-        ids: Tensor,
-        memory: Memory | None = None,
-        mask: Tensor | None = None,
-        documents: Tensor | None = None,
-        cache: Cache | None = None,
+        self, batch: Batch, memory: Memory | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """Vectors that predict the token after each of `ids` (B, T), given memory and cache."""
-        target = self.embed(self.reader, ids, mask, documents, cache=cache)
-        return self.write(target, memory, cache)
+        """Vectors that predict the token after each that is written, given memory and cache."""
+        return self.write(self.embed(self.reader, batch.written, cache), memory, cache)
 
     def write(self, target: Sequence, memory: Memory | None, cache: Cache | None) -> Tensor:
         """Run the decoder on what its front made."""
@@ -197,24 +181,17 @@ class Model(nn.Module):
         out = self.decoder(x, Context(own, cross_view(memory.real, pair, cache)), memory.x)
         return out
 
-    def embed(
-        self,
-        front: nn.Module,
-        inputs: Tensor,
-        mask: Tensor | None,
-        documents: Tensor | None,
-        segments: Tensor | None = None,
-        cache: Cache | None = None,
-        paths: Tensor | None = None,
-    ) -> Sequence:
+    def embed(self, front: nn.Module, side: Batch, cache: Cache | None = None) -> Sequence:
         """Run a front; only text knows packing, segments and caches, and graphs know padding."""
+        sequence: Sequence
         if isinstance(front, TextFront):
-            sequence: Sequence = front(inputs, mask, documents, segments, cache)
-            return sequence
-        graph = isinstance(front, GraphFront)
-        if (mask is not None and not graph) or documents is not None:
+            sequence = front(side.inputs, side.mask, side.documents, side.segments, cache)
+        elif isinstance(front, GraphFront) and side.documents is None:
+            sequence = front(side.inputs, side.mask, side.paths)
+        elif side.mask is None and side.documents is None:
+            sequence = front(side.inputs)
+        else:
             raise UsageError("reading pixels or sound", "a mask or documents", "neither")
-        sequence = front(inputs, mask, paths) if graph else front(inputs)
         return sequence
 
     def cache(self, batch: int, size: int, tile: int = 1) -> Cache:

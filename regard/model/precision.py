@@ -1,7 +1,7 @@
 """int8 products on a CPU: weights packed once for a kernel, and undone.
 
-`set_precision(model, "int8")` replaces linear maps in place by maps that keep `weight` and `bias`
-under their names. Everything else goes on in float32: embeddings, norms, attention, taps. What is
+`set_precision(model, "int8")` gives linear maps another class; `weight` and `bias` stay under their
+names. Everything else goes on in float32: embeddings, norms, attention, taps. What is
 saved are the float weights, and `set_precision(model, None)` gives the plain maps back.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -38,7 +39,8 @@ def set_precision(model: nn.Module, precision: str | None) -> None:
     """
     if precision not in (None, "int8"):
         raise UsageError("setting the precision", repr(precision), "int8 or None")
-    linears = {n: m for n, m in model.named_modules() if type(m) in (nn.Linear, PackedLinear)}
+    linears: dict[str, Any] = dict(model.named_modules())
+    linears = {n: m for n, m in linears.items() if type(m) in (nn.Linear, PackedLinear)}
     pack = dict[str, Pack]()
     if any(isinstance(m, nn.Conv1d) for m in model.modules()):
         linears = {n: m for n, m in linears.items() if not re.match(r"decoder.*mlp\.down", n)}
@@ -46,10 +48,8 @@ def set_precision(model: nn.Module, precision: str | None) -> None:
     if precision is not None:
         check_packable(model)
     for name, linear in linears.items():
-        assert isinstance(linear, nn.Linear)
-        new = like(linear) if precision is None else PackedLinear(linear, pack.get(name, int8_map))
-        owner, _, last = name.rpartition(".")
-        setattr(model.get_submodule(owner), last, new)
+        linear.__class__ = nn.Linear if precision is None else PackedLinear
+        linear.packed = precision and PackedProduct([linear], pack.get(name, int8_map))
     model.requires_grad_(precision is None)  # packed kernels have no gradients
     for module in model.modules():
         if isinstance(module, Attention):
@@ -167,11 +167,7 @@ class PackedProduct:
 class PackedLinear(nn.Linear):
     """A linear map computed from packed weights; `weight` and `bias` stay as they were."""
 
-    def __init__(self, linear: nn.Linear, pack: Pack = int8_map) -> None:
-        super().__init__(linear.in_features, linear.out_features, device="meta")
-        self.weight, self.bias = linear.weight, linear.bias
-        self.packed = PackedProduct([self], pack)
-        super().train(linear.training)
+    packed: PackedProduct
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N)."""
@@ -186,13 +182,6 @@ class PackedLinear(nn.Linear):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLinear:
         raise UsageError("moving or converting a model", "one that computes in int8", fix=UNDO)
-
-
-def like(linear: nn.Linear) -> nn.Linear:
-    """A plain map with the same weights."""
-    plain = nn.Linear(linear.in_features, linear.out_features, device="meta")
-    plain.weight, plain.bias = linear.weight, linear.bias
-    return plain.train(linear.training)
 
 
 def join(*maps: nn.Linear) -> PackedProduct | None:

@@ -18,7 +18,7 @@ from regard.core.cache import Cache
 from regard.core.tap import Taps
 from regard.errors import UsageError
 from regard.model.bahdanau import Decoder, Encoder
-from regard.model.cells import CELL_TYPES, Cell, LSTMCell, State, compact, take
+from regard.model.cells import CELL_TYPES, LSTMCell, State, compact, take
 from regard.model.config import ModelConfig, RecurrentConfig
 from regard.model.fronts import Sequence as Embedded
 from regard.model.model import Memory, Model
@@ -67,7 +67,7 @@ class Layers(nn.Module):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         make, hidden = CELL_TYPES[config.cell], config.hidden
-        self.cells = nn.ModuleList(
+        self.cells: Any = nn.ModuleList(
             make(config.front.dim if n == 0 else hidden, hidden) for n in range(config.depth)
         )
         self.dropout = nn.Dropout(0.0)
@@ -75,11 +75,7 @@ class Layers(nn.Module):
 
     def start(self, rows: int) -> list[State]:
         """The state of each layer before anything is read."""
-        return [cell.start(rows) for cell in self.each()]
-
-    def each(self) -> list[Cell]:
-        """The cells, from the input up."""
-        return [cell for cell in self.cells if isinstance(cell, Cell)]
+        return [cell.start(rows) for cell in self.cells]
 
     def forward(
         self, x: Tensor, states: Sequence[State], real: Tensor | None = None
@@ -87,7 +83,7 @@ class Layers(nn.Module):
         """x (B, T, D) after `states` → (B, T, n), the last layer's states, and all after x."""
         x, lengths, back = compact(self.at.embed(x), real)
         after = []
-        for cell, state in zip(self.each(), states, strict=True):
+        for cell, state in zip(self.cells, states, strict=True):
             x, new = cell.read(x, state, lengths)
             x = self.dropout(x)
             after.append(new)

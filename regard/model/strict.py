@@ -103,12 +103,12 @@ def strict_logits(model: Model, batch: Batch, cache: StrictCache | None = None) 
     """Logits as `Model.forward` gives them, each sequence computed alone; padding gives zeros."""
     ids = batch.ids
     if model.decoder is None:
-        runs = encode_runs(model, ids, batch.mask, batch.documents, batch.segments, batch.paths)
+        runs = encode_runs(model, batch)
         return collect(model, ((part, model.score(memory.x)) for part, memory in runs), ids)
     cache = StrictCache(model, len(ids), ids.shape[1]) if cache is None else cache
     if batch.target is not None and not cache.memories:
         documents = batch.source_documents
-        for part, memory in encode_runs(model, batch.inputs, batch.source_mask, documents):
+        for part, memory in encode_runs(model, batch.source):
             document = None if documents is None else int(documents[part.row, part.columns[0]])
             cache.memories[part.row, document] = memory
     alone = sequences(len(ids), ids.shape[1], batch.mask, batch.documents)
@@ -136,26 +136,16 @@ def collect(model: Model, runs: Iterator[tuple[StrictRun, Tensor]], ids: Tensor)
     return out
 
 
-def encode_runs(
-    model: Model,
-    inputs: Tensor,
-    mask: Tensor | None,
-    documents: Tensor | None,
-    segments: Tensor | None = None,
-    paths: Tensor | None = None,
-) -> Iterator[tuple[StrictRun, Memory]]:
+def encode_runs(model: Model, batch: Batch) -> Iterator[tuple[StrictRun, Memory]]:
     """Run the encoder over each sequence alone, at its own length."""
-    if model.config.front.kind in SIGNALS:
-        for row in range(len(inputs)):
-            memory = model.encode(inputs[row : row + 1])
-            every = torch.arange(memory.x.shape[1])
-            yield StrictRun(row, every, every), memory
-        return
-    for row, _, columns in sequences(len(inputs), inputs.shape[1], mask, documents):
+    inputs, segments, paths = batch.inputs, batch.segments, batch.paths
+    signal = model.config.front.kind in SIGNALS
+    for row, _, columns in sequences(len(inputs), inputs.shape[1], batch.mask, batch.documents):
         own = None if segments is None else segments[row, columns][None]
         between = None if paths is None else paths[row, columns][None, :, columns]
-        memory = model.encode(inputs[row, columns][None], segments=own, paths=between)
-        yield StrictRun(row, torch.arange(len(columns)), columns), memory
+        memory = model.encode(Batch(inputs[row, columns][None], segments=own, paths=between))
+        places = torch.arange(memory.x.shape[1])
+        yield StrictRun(row, places, places if signal else columns), memory
 
 
 def decode_runs(
@@ -175,5 +165,5 @@ def decode_runs(
         tokens[0, places] = ids[alone.row, here]
         real = torch.zeros(1, TILE, dtype=torch.bool, device=ids.device)
         real[0, places] = True
-        scores = model.score(model.decode(tokens, memory, real, cache=cache))
+        scores = model.score(model.decode(Batch(tokens, mask=real), memory, cache))
         yield StrictRun(alone.row, places, here), scores

@@ -29,6 +29,7 @@ from regard.decode.step import Hypothesis, Process, without_end
 from regard.errors import DataError, UsageError, did_you_mean
 from regard.interop.side import parse, start_id, whole_number
 from regard.loading import wrong_network
+from regard.model.batch import Batch
 from regard.model.config import AudioConfig
 from regard.model.model import Memory
 from regard.result import Failed
@@ -133,7 +134,8 @@ class Transcriber:
         pictures = torch.stack([F.pad(part, (0, self.window - part.shape[1])) for part in cut])
         cache = model.cache(len(rows), self.room)
         begun = kit.batch(pictures, [[self.start]] * len(rows))
-        cache.source = Memory(torch.cat([model.encode(each[None]).x for each in begun.inputs]))
+        heard = [model.encode(Batch(each[None])).x for each in begun.inputs]
+        cache.source = Memory(torch.cat(heard))
         first = model(begun, cache)[:, 0].float()
         silence = first.softmax(-1)[:, self.no_times - 1].tolist()
         prompts, spans = [], {}

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from regard.core.cache import Cache
 from regard.interop.side import parse
+from regard.model.batch import Batch
 from regard.model.model import Memory
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def time_tokens(kit: Kit, cache: Cache, target: list[int], places: slice, size: 
     taps = {layer: f"decoder.blocks.{layer}.cross.pattern" for layer, _ in listed}
     with kit.hooked.reading(taps.values()) as hooks:
         ids = torch.tensor([target], device=kit.device)
-        kit.model.decode(ids, Memory(*(cache.source or ())), cache=cache)
+        kit.model.decode(Batch(ids), Memory(*(cache.source or ())), cache)
         seen: dict[int, Any] = {layer: hooks[name].seen for layer, name in taps.items()}
     looks = torch.stack([seen[layer][0, head, :, :size] for layer, head in listed])
     picture = smooth(looks.float().cpu())

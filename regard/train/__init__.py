@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from regard.history.config import Smoothing, Word2VecConfig
 from regard.history.results import NgramRun, TranslatorRun, VectorRun
@@ -18,7 +21,19 @@ from regard.train.config import (
     TrainConfig,
 )
 from regard.train.results import LearntMemory, LearntShortlist, Replay, ResumeCheck, Trained
-from regard.verbs import FLAT, Amount, Count, File, Files, Flag, Share, extends, list_files, verb
+from regard.verbs import (
+    FLAT,
+    Amount,
+    Count,
+    File,
+    Files,
+    Flag,
+    Share,
+    extends,
+    list_files,
+    note_call,
+    verb,
+)
 
 Training = Annotated[TrainConfig, FLAT]
 Shape = Annotated[ShapeConfig, FLAT]
@@ -388,8 +403,32 @@ def _train(
 
 # By counting --------------------------------------------------------------------------------------
 
+P = ParamSpec("P")
+Counted = TypeVar("Counted", NgramRun, VectorRun, TranslatorRun)
+
+
+def counted(function: Callable[P, Counted]) -> Callable[P, Counted]:
+    """A function that counts, which leaves its receipt in the folder that it writes."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> Counted:
+        bound = signature.bind(*args, **named)
+        bound.apply_defaults()
+        said = bound.arguments
+        said |= {name: list_files(said[name]) for name in ("files", "valid") if said.get(name)}
+        run, folder = note_call(function, said, function(*args, **named)), Path(said["out"])
+        if folder.is_dir():
+            from regard.receipt import leave_receipt
+
+            leave_receipt(run, folder)
+        return run
+
+    return call
+
 
 @verb
+@counted
 def ngram(
     files: Files,
     *,
@@ -423,22 +462,13 @@ def ngram(
         $ regard train ngram tale.txt --out m --tokens chars --order 8
         $ regard train ngram train.txt --out m --smoothing witten-bell --json
     """
-    return _count_ngrams("ngram", locals())
+    return _count_ngrams(**locals())
 
 
 @verb
-def bow(
-    files: Files,
-    *,
-    out: str | Path,
-    tokens: str = "spaced",
-    vocab: Count | None = None,
-    min_count: Count = 1,
-    lines: bool | None = None,
-    valid: Files | None = None,
-    k: float = 1.0,
-    smoothing: bool = True,
-) -> NgramRun:
+@counted
+@extends(ngram, "order")
+def bow(*args: Any, k: float = 1.0, smoothing: bool = True, **named: Any) -> NgramRun:
     """Count a bag of words: each has its probability, whatever stands around it.
 
     Args:
@@ -458,24 +488,14 @@ def bow(
         $ regard train bow train.txt --out m --k 0.1 --valid valid.txt
         $ regard train bow train.txt --out m --no-smoothing
     """
-    return _count_ngrams("bow", locals(), order=1, smoothing="add", k=k if smoothing else 0.0)
+    return _count_ngrams(*args, order=1, smoothing="add", k=k if smoothing else 0.0, **named)
 
 
 @verb
+@counted
+@extends(ngram)
 def classes(
-    files: Files,
-    *,
-    out: str | Path,
-    tokens: str = "spaced",
-    vocab: Count | None = None,
-    min_count: Count = 1,
-    lines: bool | None = None,
-    valid: Files | None = None,
-    order: Count = 3,
-    smoothing: Smoothing = "kneser-ney",
-    k: float = 1.0,
-    classes: Count | None = None,
-    share: Share = 0.3,
+    *args: Any, order: Count = 3, classes: Count | None = None, share: Share = 0.3, **named: Any
 ) -> NgramRun:
     """Count n-grams of classes of words: a class from those before it, then a word of the class.
 
@@ -502,10 +522,11 @@ def classes(
         $ regard train classes train.txt --out m --order 2 --min-count 2
         $ regard train classes train.txt --out m --smoothing witten-bell --json
     """
-    return _count_ngrams("classes", locals())
+    return _count_ngrams(*args, order=order, classes=classes, share=share, **named)
 
 
 @verb
+@counted
 def w2v(
     files: Files,
     *,
@@ -532,16 +553,15 @@ def w2v(
         $ regard train w2v tale.txt --out vectors --mode cbow --window 5 --dim 300
         $ regard train w2v corpus.txt.xz more.txt --out vectors.bin --lower --seed 7
     """
-    arguments = locals()
     from regard.history.word2vec import read_texts
     from regard.history.word_vectors import train_vectors
 
     corpus = read_texts(files, tokens, lower, config.min_count)
-    run = train_vectors(corpus, config, workers, Path(out))
-    return _noted(run, "w2v", arguments) if Path(out).is_dir() else run
+    return train_vectors(corpus, config, workers, Path(out))
 
 
 @verb
+@counted
 def bayes(files: Files, *, out: str | Path, k: Amount = 0.1) -> TranslatorRun:
     """Learn to translate by naive Bayes: which words a bag of source words has.
 
@@ -560,6 +580,7 @@ def bayes(files: Files, *, out: str | Path, k: Amount = 0.1) -> TranslatorRun:
 
 
 @verb
+@counted
 def logreg(
     files: Files, *, out: str | Path, l2: Amount = 1.0, top: Count = 30, steps: Count = 60
 ) -> TranslatorRun:
@@ -582,6 +603,7 @@ def logreg(
 
 
 @verb
+@counted
 def ibm1(files: Files, *, out: str | Path, rounds: Count = 10) -> TranslatorRun:
     """Learn to translate word by word: IBM model 1 finds which word is a translation of which.
 
@@ -599,35 +621,20 @@ def ibm1(files: Files, *, out: str | Path, rounds: Count = 10) -> TranslatorRun:
     return _count_pairs("ibm1", **locals())
 
 
-def _count_ngrams(name: str, arguments: dict[str, Any], **fixed: Any) -> NgramRun:
-    """Count as a verb was told; `fixed` is what its name says."""
+def _count_ngrams(
+    files: Files, *, out: str | Path, valid: Files | None = None, **named: Any
+) -> NgramRun:
+    """Count as a verb was told; what it was not told is as `ngram` has it."""
     from regard.history.ngram_model import NgramConfig, train_from_files
 
-    said = {n: v for n, v in (arguments | fixed).items() if n in NgramConfig._fields}
-    files, out, valid = (arguments[n] for n in ("files", "out", "valid"))
-    run = train_from_files(files, Path(out), NgramConfig(**said), valid or ())
-    return _noted(run, name, arguments)
+    return train_from_files(files, Path(out), NgramConfig(**named), valid or ())
 
 
 def _count_pairs(name: str, files: Files, out: str | Path, **settings: Any) -> TranslatorRun:
     """Learn from sentence pairs as a verb was told."""
     from regard.history.word_translator import train_translator
 
-    run = train_translator(name, list_files(files), Path(out), **settings)
-    return _noted(run, name, {"files": files, "out": out, **settings})
-
-
-Counted = TypeVar("Counted", NgramRun, VectorRun, TranslatorRun)
-
-
-def _noted(run: Counted, name: str, arguments: dict[str, Any]) -> Counted:
-    """A run, whose receipt now lies in its folder."""
-    from regard.receipt import leave_receipt
-
-    files = [list_files(arguments[key]) for key in ("files", "valid") if arguments.get(key)]
-    named = arguments | {"files": list_files(arguments["files"])}
-    leave_receipt(run, Path(arguments["out"]), f"regard.train.{name}", named, files)
-    return run
+    return train_translator(name, list_files(files), Path(out), **settings)
 
 
 # For a translator -------------------------------------------------------------------------------

@@ -68,22 +68,6 @@ def restore_generators(tensors: dict[str, Tensor]) -> None:
         torch.cuda.set_rng_state(tensors["cuda"])
 
 
-def join_ranks(states: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Those of several processes as one: `cpu` of the first, `cpu.1` of the second, and so on."""
-    return {
-        f"{name}.{rank}" if rank else name: tensor
-        for rank, held in enumerate(states)
-        for name, tensor in held.items()
-    }
-
-
-def own_rank(tensors: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
-    """The part of one process; empty when there were fewer of them."""
-    wanted = str(rank) if rank else ""
-    split = {name: name.partition(".") for name in tensors}
-    return {kind: tensors[name] for name, (kind, _, of) in split.items() if of == wanted}
-
-
 def write_checkpoint(
     runs: Path,
     step: int,
@@ -124,7 +108,12 @@ def write_checkpoint(
 
 
 def find_checkpoint(runs: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest whole checkpoint; what was wrong with newer ones is said."""
+    """The newest whole checkpoint; what was wrong with newer ones is said.
+
+    What a killed process had not finished writing is cleared away.
+    """
+    for part in runs.glob(".part-*"):
+        shutil.rmtree(part, ignore_errors=True)
     for path in reversed(list_checkpoints(runs)):
         if (fault := fault_of(path)) is None:
             return path
@@ -140,12 +129,6 @@ def list_checkpoints(runs: Path) -> list[Path]:
 def step_of(path: Path) -> int:
     """The step that a checkpoint's name says."""
     return int(path.name.removeprefix("step-"))
-
-
-def clear_leftovers(runs: Path) -> None:
-    """Remove what a killed process had not finished writing."""
-    for part in runs.glob(".part-*"):
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def fault_of(path: Path) -> str | None:

@@ -11,7 +11,7 @@ import math
 import re
 import typing
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
@@ -45,21 +45,22 @@ BelowOne = Annotated[float, Bound(0, math.nextafter(1, 0), "a number from 0 to b
 FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 
 
+@dataclass(frozen=True)
 class Config:
     """A config that knows which of its fields were given: a preset or a file may say the others."""
 
-    given: frozenset[str]
+    given: ClassVar[frozenset[str]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> typing.Self:
         """Note the names of the arguments; the dataclass does the rest."""
         config = super().__new__(cls)
-        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        names = [field.name for field in dataclasses.fields(cls)]
         object.__setattr__(config, "given", frozenset([*names[: len(args)], *kwargs]))
         return config
 
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self), include_extras=True)
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             name, value = field.name, getattr(self, field.name)
             check_value(type(self).__name__, name, value, hints[name])
 
@@ -203,9 +204,8 @@ class ShapeConfig(Config):
             expected = f"seq2seq with a recurrent family: {', '.join(CELLS)}"
             raise UsageError("choosing a shape", problem, expected)
         if recurrent:
-            seen = self.attention
-            if kind == "seq2seq" and seen == "multi-head":
-                seen = "additive"  # to all states, unless told otherwise
+            told = kind != "seq2seq" or self.attention != "multi-head"
+            seen = self.attention if told else "additive"  # to all states
             return replace(self, family=family, hidden=self.hidden or self.dim, attention=seen)
         wide = -(-8 * self.dim // 3 // 32) * 32 if family == "llama" else 4 * self.dim
         return replace(self, family=family, hidden=self.hidden or wide)
@@ -243,7 +243,21 @@ class ShapeConfig(Config):
 
 
 @dataclass(frozen=True)
-class PictureConfig(Config):
+class SizeConfig(Config):
+    """The size of an encoder or a decoder, and how long it learns."""
+
+    dim: Count = 128
+    """Width of the residual stream."""
+    depth: Count = 4
+    """Blocks."""
+    heads: Count = 4
+    """Attention heads."""
+    epochs: Amount | None = None
+    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
+
+
+@dataclass(frozen=True)
+class PictureConfig(SizeConfig):
     """A vision Transformer, and the augmentation of what it reads."""
 
     size: Count = 32
@@ -258,12 +272,6 @@ class PictureConfig(Config):
     """Where a patch is: a learned table, as in ViT, waves of row and column, or unknown."""
     pool: Literal["class", "mean"] = "class"
     """What the head reads: a class token, as ViT does, or the mean of the patches."""
-    dim: Count = 128
-    """Width of the residual stream."""
-    depth: Count = 4
-    """Blocks."""
-    heads: Count = 4
-    """Attention heads."""
     drop_path: BelowOne = 0.0
     """Stochastic depth: how often the last block is skipped; earlier ones less, in proportion."""
     crop: Natural = 4
@@ -282,12 +290,10 @@ class PictureConfig(Config):
     """How often a box of a picture is erased (0.25 is usual)."""
     rows: Count = 128
     """Pictures of a batch."""
-    epochs: Amount | None = None
-    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
 
 
 @dataclass(frozen=True)
-class PixelConfig(Config):
+class PixelConfig(SizeConfig):
     """A decoder over pictures as tokens, and how they become tokens."""
 
     size: Count = 32
@@ -304,22 +310,14 @@ class PixelConfig(Config):
     """patches: steps that the VQ-VAE is trained before the decoder."""
     order: Literal["raster", "columns", "random"] = "raster"
     """In which tokens are written; random is one order for all pictures."""
-    dim: Count = 128
-    """Width of the residual stream."""
-    depth: Count = 4
-    """Blocks."""
-    heads: Count = 4
-    """Attention heads."""
     flip: bool = False
     """Mirror half of the pictures, left and right; pixels only."""
     rows: Count = 32
     """Pictures of a batch."""
-    epochs: Amount | None = None
-    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
 
 
 @dataclass(frozen=True)
-class SoundConfig(Config):
+class SoundConfig(SizeConfig):
     """A Transformer over spectrograms, and the augmentation of what it reads."""
 
     seconds: Amount | None = None
@@ -334,12 +332,6 @@ class SoundConfig(Config):
     """patches: their side, in channels and frames of 10 ms."""
     stride: Count = 10
     """patches: from one to the next."""
-    dim: Count = 128
-    """Width of the residual stream."""
-    depth: Count = 4
-    """Blocks."""
-    heads: Count = 4
-    """Attention heads."""
     drop_path: BelowOne = 0.0
     """Stochastic depth: how often the last block is skipped; earlier ones less, in proportion."""
     freeze: tuple[str, ...] = ()
@@ -358,8 +350,6 @@ class SoundConfig(Config):
     """α of mixup: two clips and their labels are blended (0.5 is usual)."""
     rows: Count = 64
     """Clips of a batch."""
-    epochs: Amount | None = None
-    """Times that the data is read, unless --steps says so (10, or what makes 300 steps)."""
     cutmix, randaugment, body = 0.0, 0, "all"  # settings of others that sound does not have
 
 

@@ -8,7 +8,6 @@ loss is a sum, the gradient of a chunk does not depend on the others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError
+from regard.model.batch import find_outside
 from regard.native.gpu import runs_kernels
 
 ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float, float], tuple[Tensor, Tensor, Tensor]]
@@ -115,6 +115,10 @@ class Scores:
         return gradient.sum(0, dtype=dtype)
 
 
+Chunks = tuple[Scores, int, float, float]
+"""The products, the rows of a chunk, label smoothing, and the weight of R-Drop."""
+
+
 class LinearCrossEntropy(torch.autograd.Function):
     """Forward takes the gradients too; backward only scales them."""
 
@@ -123,21 +127,18 @@ class LinearCrossEntropy(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, how: Chunks
     ) -> tuple[Tensor, Tensor]:
         """x (N, D), weight (V, D), bias (V,), labels (N,) → sums of smoothed and plain loss."""
+        scores, rows, smoothing, r_drop = how
         wide = torch.float64 if x.dtype == torch.float64 else torch.float32
         needs = ctx.needs_input_grad
         dx = torch.empty_like(x) if needs[0] else None
         dw: Tensor | None = None
         db = torch.zeros_like(bias, dtype=wide) if bias is not None and needs[2] else None
         total, plain = x.new_zeros((), dtype=wide), x.new_zeros((), dtype=wide)
-        device, low = x.device.type, x.dtype
-        if torch.is_autocast_enabled(device):
-            low = torch.get_autocast_dtype(device)
-        with torch.autocast(device, enabled=False):
-            scores = how.scores(x, weight, low)
-            for begin in range(0, len(x), how.rows):
-                part = slice(begin, begin + how.rows)
+        with torch.autocast(x.device.type, enabled=False):
+            for begin in range(0, len(x), rows):
+                part = slice(begin, begin + rows)
                 piece = x[part]
-                loss, bare, grad = scores.loss(piece, bias, labels[part], how.smoothing, how.r_drop)
+                loss, bare, grad = scores.loss(piece, bias, labels[part], smoothing, r_drop)
                 total, plain = total + loss, plain + bare
                 if dx is not None:
                     dx[part] = scores.to_input(grad)
@@ -165,27 +166,6 @@ class LinearCrossEntropy(torch.autograd.Function):
         )
 
 
-@dataclass(frozen=True)
-class Chunks:
-    """How to go through a batch."""
-
-    smoothing: float
-    rows: int
-    """Of a chunk."""
-    compiled: bool
-    fp8: bool
-    r_drop: float
-
-    def scores(self, x: Tensor, weight: Tensor, low: torch.dtype) -> Scores:
-        """The products for this batch; fp8 where it was asked for and the shapes allow it."""
-        if self.fp8 and not self.r_drop:
-            from regard.train.fp8 import Fp8Scores, fits
-
-            if fits(weight) and not self.rows % UNIT and not len(x) % UNIT:
-                return Fp8Scores(x, weight, low)
-        return Scores(weight, low, self.compiled)
-
-
 def linear_cross_entropy(
     x: Tensor,
     weight: Tensor,
@@ -208,19 +188,27 @@ def linear_cross_entropy(
     if labels.device.type == "cpu" and not torch.compiler.is_compiling():
         check_labels(labels, len(weight))
     rows = rows or chunk_rows(len(x), len(weight), x.device.type)
-    how = Chunks(smoothing, rows + rows % 2 if r_drop else rows, compiled, fp8, r_drop)
+    rows += rows % 2 if r_drop else 0
+    device, low = x.device.type, x.dtype
+    if torch.is_autocast_enabled(device):
+        low = torch.get_autocast_dtype(device)
+    with torch.no_grad(), torch.autocast(device, enabled=False):
+        scores = Scores(weight, low, compiled)
+        if fp8 and not r_drop and not rows % UNIT and not len(x) % UNIT:
+            from regard.train.fp8 import Fp8Scores, fits
+
+            scores = Fp8Scores(x, weight, low) if fits(weight) else scores
+    how = scores, rows, smoothing, r_drop
     total, plain = LinearCrossEntropy.apply(x, weight, bias, labels, how)
     return total, plain
 
 
 def check_labels(labels: Tensor, vocab: int) -> None:
     """Stop at a label outside the vocabulary, before a kernel meets it."""
-    wrong = ((labels != IGNORE) & ((labels < 0) | (labels >= vocab))).nonzero()
-    if len(wrong):
-        row, *column = wrong[0].tolist()
-        place = f"row {row}{f', position {column[0]}' if column else ''}"
-        fault = f"label {int(labels[row, *column])} at {place}"
-        raise DataError("reading labels", fault, f"0 to {vocab - 1}, or {IGNORE} for no loss")
+    rows = labels if labels.dim() > 1 else labels[:, None]
+    if wrong := find_outside(rows, vocab, IGNORE):
+        expected = f"0 to {vocab - 1}, or {IGNORE} for no loss"
+        raise DataError("reading labels", f"label {wrong}", expected)
 
 
 def chunk_rows(count: int, vocab: int, device: str) -> int:

@@ -102,7 +102,7 @@ class RunData:
     train: Source
     valid: Source | None
     identity: dict[str, Any]
-    """Hashes of the files and of the tokenizer."""
+    """What a resumed run must share beside its files: the tokenizer, the labels."""
     hashes: dict[str, str]
     """SHA-256 of each file."""
     sizes: dict[str, str | None]

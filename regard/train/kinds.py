@@ -126,13 +126,12 @@ class TextKind(RunKind):
                 say(f"held out for validation: the last {self.amount(valid)}")
         stores = [whole, *([valid] if valid is not None and valid.path != whole.path else [])]
         hashes = {name: tag for store in stores for name, tag in store.header["hashes"].items()}
-        tags = [digest[:12] for digest in hashes.values()]
         say(f"training on {self.amount(train)}, {tokenizer.size:,} ids")
         source = self.source(plan, train, tokenizer, True)
         checks = None if valid is None else self.source(plan, valid, tokenizer, False)
         for left in filter(None, (getattr(each, "left_out", 0) for each in (source, checks))):
             say(f"left out: {left:,} pairs with a side over {plan.train.length} tokens")
-        known = {"data": tags, "tokenizer": fingerprint(tokenizer)[:12]}
+        known = {"tokenizer": fingerprint(tokenizer)[:12]}
         told = None if valid is None else self.amount(valid)
         sizes = {"train": self.amount(train), "valid": told}
         held = train if valid is None else valid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import time
 from datetime import datetime
@@ -95,9 +96,5 @@ class Monitor:
 
 def resident() -> int:
     """Most memory this process has held, in bytes."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return 0
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return held if sys.platform == "darwin" else held * 1024

@@ -263,6 +263,7 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJ
     """The job of the loop."""
     own = {field.name: plan.settings.values[field.name] for field in fields(plan.own)}
     kinds = {"kind": plan.kind.name, "mask": plan.data.mask, "carry": plan.data.carry}
+    tags = [digest[:12] for digest in data.hashes.values()]
     return TrainJob(
         plan.train,
         kit.model,
@@ -271,7 +272,7 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJ
         lambda folder, model: plan.kind.save(kit, model, folder),
         seed=plan.seed,
         valid=data.valid,
-        identity={**kinds, **own, **data.identity},
+        identity={**kinds, **own, "data": tags, **data.identity},
         report=monitor.report,
         say=monitor.say,
         world=plan.world,

@@ -53,8 +53,8 @@ def known_settings(own: type[Config]) -> dict[str, tuple[Any, Any]]:
     }
     for config in (DataConfig, own, TrainConfig):
         hints = typing.get_type_hints(config, include_extras=True)
-        fields = dataclasses.fields(typing.cast(Any, config))
-        known |= {field.name: (hints[field.name], field.default) for field in fields}
+        for field in dataclasses.fields(config):
+            known[field.name] = hints[field.name], field.default
     return known
 
 
@@ -182,8 +182,8 @@ def write_toml(settings: RunSettings) -> str:
 
 def make_config(settings: RunSettings, config: type[AnyConfig]) -> AnyConfig:
     """One of the dataclasses, filled and checked."""
-    names = [field.name for field in dataclasses.fields(typing.cast(Any, config))]
-    return config(**{name: settings.values[name] for name in names})
+    values = settings.values
+    return config(**{field.name: values[field.name] for field in dataclasses.fields(config)})
 
 
 def resolve_run(

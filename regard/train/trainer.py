@@ -124,22 +124,20 @@ class Carry:
             self.past = self.model.carry(rows)
         return self.past
 
-    def tensors(self, world: World) -> dict[str, dict[str, Tensor]]:
-        """A file for a checkpoint, with the states of all processes; none where none is carried."""
-        own = {
+    def tensors(self) -> dict[str, Tensor]:
+        """For a checkpoint; nothing where none is carried."""
+        return {
             f"{layer}-{part}": tensor.detach().cpu().contiguous()
             for layer, state in enumerate(() if self.past is None else self.past.states)
             for part, tensor in enumerate(state)
         }
-        held = checkpoint.join_ranks(world.all(own))
-        return {"carried": held} if held else {}
 
-    def restore(self, files: dict[str, dict[str, Tensor]], world: World) -> None:
-        """Take the states from a checkpoint of as many processes as there are now."""
-        if own := checkpoint.own_rank(files.get("carried", {}), world.rank):
-            self.past = self.model.carry(len(next(iter(own.values()))))
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Take it from a checkpoint, if there is any."""
+        if "0-0" in tensors:
+            self.past = self.model.carry(len(tensors["0-0"]))
             self.past.states = [
-                tuple(own[f"{layer}-{part}"].to(old) for part, old in enumerate(state))
+                tuple(tensors[f"{layer}-{part}"].to(old) for part, old in enumerate(state))
                 for layer, state in enumerate(self.past.states)
             ]
 
@@ -454,9 +452,10 @@ class Trainer:
         """Write everything the run is; all processes gather, the first one writes."""
         world, mean = self.world, self.mean
         held = {
-            "optimizer": gather(checkpoint.optimizer_tensors(self.model, self.optimizer), world),
-            "generators": checkpoint.join_ranks(world.all(checkpoint.generator_states())),
-        } | self.carry.tensors(world)
+            "optimizer": gather(checkpoint.optimizer_tensors(self.model, self.optimizer), world)
+        }
+        own = world.all(checkpoint.generator_states() | self.carry.tensors())
+        held |= {f"process-{rank}": state for rank, state in enumerate(own)}
         if (tensors := getattr(self.job.train, "tensors", None)) is not None:
             held["source"] = tensors()
         if mean is not None:
@@ -485,7 +484,11 @@ class Trainer:
 
     def restore(self, load: Callable[[Path], Model]) -> Path | None:
         """Take up the newest whole checkpoint; None when there is none and step 0 begins."""
-        path = self.world.same(self.newest() if self.world.leads else None)
+        path = None
+        if self.world.leads:
+            path = checkpoint.find_checkpoint(self.checkpoints, self.job.say)
+            cut_metrics(self.job.folder, 0 if path is None else checkpoint.step_of(path))
+        path = self.world.same(path)
         if path is None:
             return None
         tensors, state = checkpoint.read_checkpoint(path)
@@ -501,30 +504,20 @@ class Trainer:
                 for n, weight in self.mean.weights.items():
                     weight.copy_(part_of(tensors["mean"][str(n)], weight))
                 self.mean.step = state["mean_step"]
-        self.carry.restore(tensors, self.world)
         if (take_up := getattr(self.job.train, "restore", None)) is not None:
             take_up(tensors["source"])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
         self.state = RunState(**{name: state[name] for name in asdict(self.state)})
-        if own := checkpoint.own_rank(tensors["generators"], self.world.rank):
+        if (own := tensors.get(f"process-{self.world.rank}")) is not None:
             checkpoint.restore_generators(own)
+            self.carry.restore(own)
         else:  # the run had fewer processes before
             torch.manual_seed(self.job.seed + self.state.step + self.world.rank)
         before = state.get("processes", 1)
         if before != self.world.size:
             changed = f"{self.world.size} processes, {before} before"
             self.job.say(f"{changed}: the same batches, but not the same bits")
-        if self.world.leads:
-            cut_metrics(self.job.folder, self.state.step)
-        return path
-
-    def newest(self) -> Path | None:
-        """The newest whole checkpoint; what a killed process left is cleared away."""
-        checkpoint.clear_leftovers(self.checkpoints)
-        path = checkpoint.find_checkpoint(self.checkpoints, self.job.say)
-        if path is None:
-            cut_metrics(self.job.folder, 0)
         return path
 
 

@@ -214,7 +214,7 @@ def look_across(
         if memory is None:
             kit.model.hidden(batch)
         else:
-            kit.model.decode(batch.ids, memory, batch.mask)
+            kit.model.decode(batch, memory)
         seen = [hook.seen for hook in hooks.values() if hook.seen is not None]  # (B, H, T, S)
     patterns = [pattern.float().mean(1).cpu().numpy() for pattern in seen]
     first = len(start) - 1  # the step that writes the first token

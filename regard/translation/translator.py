@@ -452,7 +452,7 @@ class SentenceSearch:
         if memory is None:
             logits = kit.run_batch(batch, None, self.strict)[*at]
         else:
-            x = kit.model.decode(batch.ids, memory, batch.mask)[*at]
+            x = kit.model.decode(batch, memory)[*at]
             logits = kit.model.score(x[:, None])[:, 0]  # (spots, V)
         log = iter(Scored(logits.float()).logprob(ids.to(logits.device))[:, 0].tolist())
         mended, best = list(answers), dict[int, tuple[int, float]]()

@@ -22,11 +22,9 @@ from regard.data.windows import IGNORED, Source
 from regard.decode.loop import search_kit
 from regard.errors import UsageError
 from regard.files import write_whole
-from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load_kit
 from regard.model.batch import Batch
-from regard.model.config import HeadConfig
 from regard.model.model import Head, Model
 from regard.tokens.chat_template import find_template
 from regard.tokens.tokenizer import Tokenizer
@@ -37,7 +35,8 @@ from regard.train.objectives import Loss, token_logprobs
 from regard.train.results import Run, RunSettings
 from regard.train.settings import begin_with, check_window, find_data
 from regard.train.trainer import cast_products
-from regard.tune.config import AnswerConfig, PolicyConfig, PreferenceConfig
+from regard.tune.classification import choose_head
+from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
 from regard.tune.policy_rollouts import Rollouts, add_value_head, open_reward, policy_loss
 from regard.tune.preference_losses import comparison_loss, ranking_loss
@@ -51,7 +50,7 @@ class SFT(LM):
     """Learns the answers of instruction data, prompts being read only."""
 
     name, room, form, rate = "sft", "tune", "lm", 2e-5
-    config: type[Config] = AnswerConfig
+    config: type[Config] = Config  # nothing but how to train
 
     def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Small steps: the model knows its language already."""
@@ -107,12 +106,11 @@ class RewardModel(SFT):
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """The model with an output head of one number, zero at the start."""
         kit = super().make_kit(plan, data, say)
-        model, variants = kit.model, kit.binding.table.variants if kit.binding else {}
-        name = next((name for name in variants if name.endswith("SequenceClassification")), None)
-        model.config = replace(model.config, head=HeadConfig(1, "last"))
-        model.head = Head(model.config.head, model.config.width)
-        torch.nn.init.zeros_(model.head.out.weight)  # type: ignore[union-attr]
-        kit = replace(kit, binding=bind(name) if name else None)
+        config, binding = choose_head(kit, HeadTuning(), "ForSequenceClassification", 1)
+        kit.model.config, kit.model.head = config, Head(config.head, config.width)
+        for weight in kit.model.head.parameters():
+            torch.nn.init.zeros_(weight)
+        kit = replace(kit, binding=binding)
         return replace(kit, config=kit.fresh_config())
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:

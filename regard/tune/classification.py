@@ -332,8 +332,7 @@ class HeadKind(RunKind):
         say(f"training on {len(train):,} texts{many}")
         files = [*find_files(plan.files), *find_files(plan.data.valid)]
         hashes = {str(path): file_hash(path) for path in files}
-        tags = [digest[:12] for digest in hashes.values()]
-        known = {"data": tags, "tokenizer": fingerprint(tokenizer)[:12], "labels": task.names}
+        known = {"tokenizer": fingerprint(tokenizer)[:12], "labels": task.names}
         sizes = [f"{len(part):,} texts" if part else None for part in (train, valid)]
         amounts = dict(zip(("train", "valid"), sizes, strict=True))
         return RunData(tokenizer, source, checked, known, hashes, amounts, (kit, task))

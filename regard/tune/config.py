@@ -52,11 +52,6 @@ class HeadTuning(Config):
 
 
 @dataclass(frozen=True)
-class AnswerConfig(Config):
-    """Learning from answers: nothing but how to train."""
-
-
-@dataclass(frozen=True)
 class PreferenceConfig(Config):
     """Learning from pairs of a better and a worse answer."""
 

@@ -309,7 +309,7 @@ def test_a_smaller_cache_takes_rows_over(name):
     caches = cache_of(model, 2, 2, 64), cache_of(model, 1, 2, 64)
     ids = torch.stack([random_ids(3, 1), random_ids(3, 2)])
     if model.encoder is not None:
-        memory = model.encode(source)
+        memory = model.encode(Batch(source))
         held = {}
         for block in model.decoder.blocks:
             fresh = [block.cross.k(memory.x), block.cross.v(memory.x)]
@@ -317,7 +317,7 @@ def test_a_smaller_cache_takes_rows_over(name):
                 part.unflatten(-1, (4, 8)).transpose(1, 2) for part in fresh
             )
         caches[0].remember(held, torch.ones(2, 8).bool())
-    model.decode(ids, memory, cache=caches[0])
+    model.decode(Batch(ids), memory, caches[0])
     caches[0].start(None)
     rows = [ids[0], ids[0], ids[1], ids[1]]
 

@@ -130,8 +130,8 @@ def test_notes_of_what_was_read_and_seen(how: BeamConfig | None, block: int) -> 
             tap.fn = lambda x, seen=seen: seen.append(x) or x
             target = torch.tensor([[0, *answer.tokens[:-1]]])
             with torch.no_grad():
-                memory = model.encode(ids)
-                model.decode(target, memory)
+                memory = model.encode(Batch(ids))
+                model.decode(Batch(target), memory)
             tap.fn = None
             assert answer.memory is not None and answer.attention is not None
             np.testing.assert_allclose(answer.memory, memory.x[0], atol=1e-5)

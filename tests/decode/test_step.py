@@ -166,7 +166,7 @@ def test_sources_read_apart_are_each_read_alone(side, tokens, monkeypatch):
     memory = read_apart(model, Batch(ids, ids[:, :1], source_mask=mask))
     assert torch.equal(memory.real, mask)
     for n in (0, 2, 3):
-        near(memory.x[n, mask[n]], model.encode(rows[n][None]).x[0])
+        near(memory.x[n, mask[n]], model.encode(Batch(rows[n][None])).x[0])
 
 
 def test_who_listens_to_a_search_may_go_on_with_gradients():

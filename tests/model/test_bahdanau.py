@@ -125,11 +125,10 @@ def test_both_directions_are_torchs(cell, theirs, heard):
 
 def test_without_attention_one_vector_is_seen():
     model = make_model(attention="none", depth=2)
-    memory = model.encode(
-        torch.tensor([[3, 4, 5], [6, 0, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0]]) > 0
-    )
+    real = torch.tensor([[1, 1, 1], [1, 0, 0]]) > 0
+    memory = model.encode(Batch(torch.tensor([[3, 4, 5], [6, 0, 0]]), mask=real))
     assert memory.x.shape == (2, 1, 8) and memory.real is None
-    alone = model.encode(torch.tensor([[6]]))
+    alone = model.encode(Batch(torch.tensor([[6]])))
     assert (memory.x[1] - alone.x[0]).abs().max() <= 1e-6
 
 

@@ -65,8 +65,8 @@ def test_encode_then_decode_is_forward():
     model, target = kit.model, IDS + 7
     mask = torch.tensor([[True, True, False], [True, True, True]])
     with torch.no_grad():
-        memory = model.encode(IDS, mask)
-        found = model.score(model.decode(target, memory))
+        memory = model.encode(Batch(IDS, mask=mask))
+        found = model.score(model.decode(Batch(target), memory))
         assert torch.equal(found, model(Batch(IDS, target, source_mask=mask)))
 
 

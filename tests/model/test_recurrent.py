@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import regard
@@ -360,7 +361,8 @@ def test_the_commands_take_it_like_any_model(kind, tmp_path, capsys):
     text, out = write_text(tmp_path / "text.txt", 60), tmp_path / "run"
     sizes = "--dim 16 --depth 1 --length 8 --batch-tokens 64 --steps 6 --tokens words --device cpu"
     assert main(["train", kind, str(text), "--out", str(out), *sizes.split(), "--quiet"]) == 0
-    assert list((out / "checkpoints").glob("step-*/trainer/carried.safetensors"))
+    states = list((out / "checkpoints").glob("step-*/trainer/process-0.safetensors"))
+    assert states and all("0-0" in load_file(state) for state in states)
     settings = (out / "config.toml").read_text()
     assert "carry = true" in settings and f'family = "{kind}"' in settings
     kit = regard.load(out / "final")

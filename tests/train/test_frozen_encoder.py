@@ -16,6 +16,7 @@ from regard.data.token_store import pair_store
 from regard.errors import DataError, UsageError
 from regard.files import file_hash
 from regard.loading import load_kit
+from regard.model.batch import Batch
 from regard.receipt import read_receipt
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import train_tokenizer
@@ -84,8 +85,8 @@ def run_of(corpus):
 def hidden(kit, texts=TEXTS):
     """What the encoder of a model, or its decoder alone, makes of texts."""
     ids, mask = kit.encode(texts)
-    model = kit.model
-    x = model.decode(ids, mask=mask) if model.encoder is None else model.encode(ids, mask).x
+    model, batch = kit.model, Batch(ids, mask=mask)
+    x = model.decode(batch) if model.encoder is None else model.encode(batch).x
     return x, ids, mask
 
 
@@ -123,7 +124,7 @@ def test_while_it_trains_too(corpus, run_of):
     seen = []
     model.encoder.at.final.fn = lambda x: seen.append(x) or x
     expected, ids, mask = hidden(source)
-    memory = model.encode(ids, mask).x
+    memory = model.encode(Batch(ids, mask=mask)).x
     assert torch.equal(seen[0], expected) and not seen[0].requires_grad and memory.requires_grad
 
 
