@@ -40,7 +40,7 @@ from regard.tokens.tokenizer import Side, Tokenizer
 
 if TYPE_CHECKING:
     from regard.look.activation_cache import ActivationCache
-    from regard.look.activations import Captured, SearchFollower
+    from regard.look.activations import Captured
     from regard.look.results import Attribution, AttributionComparison
     from regard.tune.adapter_folder import Base
 
@@ -358,17 +358,6 @@ class Kit:
     def search(self, *args: Any, **options: Any) -> list[list[Hypothesis]]:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
         return search_kit(self, *args, **options)
-
-    def following(self, batch: Batch, strict: bool) -> SearchFollower | None:
-        """Who is told what a search reads, where somebody captures."""
-        self.hooked.check_alone("generation, which reads one column at a time")
-        if self.hooked.captured is None:
-            return None
-        from regard.look.activations import CAPTURING, SearchFollower
-
-        if strict:
-            raise UsageError(CAPTURING, "strict mode", "ordinary mode")
-        return SearchFollower(self.hooked, batch)
 
     @cached_property
     def shortlist(self) -> Shortlist | None:

@@ -1,8 +1,7 @@
 """Activations in memory: what passed the hooks of a model, put together from its separate runs.
 
-Two ways a model runs give two joins. A search writes texts a column at a time, lets rows go that
-have ended and moves beams (`capture`, `SearchFollower`). A corpus runs in batches of texts of like
-length, and each text's vectors land where it stands in the corpus (`gather_rows`).
+Texts that a search has written are run once more, whole (`capture`). A corpus runs in batches of
+texts of like length, and each text's vectors land where it stands in the corpus (`gather_rows`).
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import UsageError
@@ -26,7 +24,6 @@ from regard.look.tap_names import of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.tokens.tokenizer import Span, Tokenizer
 
-CAPTURING = "capturing while a text is written"
 NONE = -1  # position and token of a mean
 BATCH_TOKENS = 1024  # of a batch of sentences, padding included
 Position = int | Literal["all", "last", "mean"]
@@ -53,122 +50,50 @@ class Captured:
     """Tap → (T, …), of the source's tokens (S, …); scores and patterns (H, T, S)."""
 
 
-@dataclass(frozen=True)
-class SearchCall:
-    """One call of the model by a search."""
-
-    ids: Tensor  # (N, t)
-    real: Tensor | None  # (N, t)
-    parent: Tensor | None  # (N,) row of the call before; None is the same row
-    values: dict[str, Tensor]
-
-    def columns(self, row: int) -> Tensor:
-        """The columns that hold tokens of a row."""
-        whole = torch.ones_like(self.ids[row], dtype=torch.bool)
-        return whole if self.real is None else self.real[row]
-
-
 @contextmanager
 def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list[Captured]]:
     """Keep what passes taps inside the `with` block: one more for each text that is written.
 
-    They come in the order in which searches are asked for them, each search's rows in theirs.
+    They come in the order in which searches end, each search's rows in theirs.
     """
-    names = hooked.find(patterns)
-    for name in names:
-        if name.partition(".")[0] not in ("encoder", "decoder"):
-            problem = f"{name}, which is computed for the next token only"
-            expected, fix = "taps of an encoder or a decoder", "run the whole text"
-            raise UsageError(CAPTURING, problem, expected, fix)
-    if hooked.captured is not None:
-        raise UsageError(CAPTURING, "another capture around this one", "one at a time")
-    captured: list[Captured] = []
-    with hooked.reading(names):
-        hooked.captured, hooked.capturing = captured, names
-        try:
-            yield captured
-        finally:
-            hooked.captured, hooked.capturing = None, []
+    names, captured = hooked.find(patterns), list[Captured]()
+    if hooked.keep is not None:
+        problem = "another capture around this one"
+        raise UsageError("capturing while a text is written", problem, "one at a time")
+    hooked.keep = lambda *written: captured.extend(run_written(hooked, names, *written))
+    try:
+        yield captured
+    finally:
+        hooked.keep = None
 
 
-class SearchFollower:
-    """Told by a search what the model reads, and which rows go on (`decode/step.py: Listener`)."""
+@torch.no_grad()
+def run_written(
+    hooked: HookedModel, names: Sequence[str], batch: Batch, written: Sequence[Sequence[int]]
+) -> Iterator[Captured]:
+    """What passes taps in one run of finished texts: rows of a batch and what follows each.
 
-    def __init__(self, hooked: HookedModel, batch: Batch) -> None:
-        self.hooked, self.batch = hooked, batch
-        self.calls: list[SearchCall] = []
-        self.parent: Tensor | None = None
-
-    def before(self, ids: Tensor, real: Tensor | None) -> None:
-        """The model is about to read ids (N, t)."""
-        self.calls.append(SearchCall(ids, real, self.parent, {}))
-        self.parent = None
-
-    def after(self) -> None:
-        """The model has read them: keep what the taps saw."""
-        for name in self.hooked.capturing:
-            hook = self.hooked.hook(name)
-            if hook.seen is not None:
-                self.calls[-1].values[name] = hook.seen
-                hook.seen = None
-
-    def select(self, rows: Tensor) -> None:
-        """The search goes on with these rows."""
-        self.parent = rows if self.parent is None else self.parent[rows]
-
-    def finish(self, written: Sequence[Sequence[int]]) -> None:
-        """Join what belongs to the text written after each row of the batch."""
-        assert self.hooked.captured is not None
-        ids = [call.ids[:, -1].tolist() for call in self.calls]
-        parents = [None if c.parent is None else c.parent.tolist() for c in self.calls]
-        for row, tokens in enumerate(written):
-            path = find_path(row, tokens, ids, parents)
-            self.hooked.captured.append(self._join(row, path))
-
-    def _join(self, row: int, path: list[int]) -> Captured:
-        """The values along a path: one row of each call."""
-        batch, source = self.batch, None
-        real = None if batch.source_mask is None else batch.source_mask[row]
+    The search may have read them in any pieces, order and company: this is what they come to.
+    """
+    begun = [row if batch.mask is None else row[batch.mask[n]] for n, row in enumerate(batch.ids)]
+    texts = [[*ids.tolist(), *new[:-1]] for ids, new in zip(begun, written, strict=True)]
+    ids, mask = pad_rows(texts)
+    read = {"inputs" if batch.target is None else "target": ids, "mask": mask}
+    _, seen = hooked.run(replace(batch, **read).to(hooked.model.device), names)
+    for n, text in enumerate(texts):
+        source, own = None, slice(len(text))
+        other = slice(None) if batch.source_mask is None else batch.source_mask[n]
         if batch.target is not None and batch.inputs.dim() == 2:
-            source = batch.inputs[row] if real is None else batch.inputs[row][real]
-        calls = list(zip(self.calls, path, strict=False))
-        ids = torch.cat([call.ids[n][call.columns(n)] for call, n in calls])
+            source = batch.inputs[n][other]
         values = {}
-        for name in self.calls[0].values:
-            held = [(c.values[name], n, c.columns(n)) for c, n in calls if name in c.values]
-            of_two = name.rpartition(".")[2] in POSITION
-            if of_source(name):
-                x = held[0][0][row]
-                values[name] = x if real is None else x[:, real][:, :, real] if of_two else x[real]
-            elif of_two:  # (H, t, S), each call with more keys than the one before
-                parts = [x[n][:, own] for x, n, own in held]
-                nothing = -torch.inf if name.endswith("scores") else 0.0
-                most = max(part.shape[2] for part in parts)
-                padded = [F.pad(p, (0, most - p.shape[2]), value=nothing) for p in parts]
-                keys = real if ".cross." in name else slice(len(ids))
-                joined = torch.cat(padded, 1)
-                values[name] = joined if keys is None else joined[:, :, keys]
+        for name, x in seen.items():
+            asking = other if of_source(name) else own
+            if name.rpartition(".")[2] in POSITION:  # (H, T, S)
+                looked_at = other if name.startswith("encoder.") or ".cross." in name else own
+                values[name] = x[n][:, asking][..., looked_at]
             else:
-                values[name] = torch.cat([x[n][own] for x, n, own in held])
-        return Captured(ids, int(self.calls[0].columns(row).sum()), source, values)
-
-
-def find_path(
-    row: int, tokens: Sequence[int], ids: list[list[int]], parents: list[list[int] | None]
-) -> list[int]:
-    """The rows that a text had in each call: those whose last ids are its tokens.
-
-    Two groups of a diverse beam may hold the same words: the first such path will do.
-    """
-    count = max(len(tokens), 1)  # calls: the last token is written but not read
-    for last in range(len(ids[count - 1])):
-        path = [last]
-        for above in reversed(parents[1:count]):
-            path.insert(0, path[0] if above is None else above[path[0]])
-        read = [call[n] for call, n in zip(ids[1:count], path[1:], strict=True)]
-        if path[0] == row and read == list(tokens[:-1]):
-            return path
-    raise AssertionError("a text that no search has written")
+                values[name] = x[n][asking]
+        yield Captured(ids[n][own], len(begun[n]), source, values)
 
 
 # Rows of a corpus ---------------------------------------------------------------------------------
