@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -78,7 +78,7 @@ def run_written(
     begun = [row if batch.mask is None else row[batch.mask[n]] for n, row in enumerate(batch.ids)]
     texts = [[*ids.tolist(), *new[:-1]] for ids, new in zip(begun, written, strict=True)]
     ids, mask = pad_rows(texts)
-    read = {"inputs" if batch.target is None else "target": ids, "mask": mask}
+    read: dict[str, Any] = {"inputs" if batch.target is None else "target": ids, "mask": mask}
     _, seen = hooked.run(replace(batch, **read).to(hooked.model.device), names)
     for n, text in enumerate(texts):
         source, own = None, slice(len(text))
