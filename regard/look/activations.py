@@ -20,13 +20,13 @@ from regard.errors import UsageError
 from regard.look.activation_store import DOING
 from regard.look.edits import POSITION
 from regard.look.hooks import HookedModel
+from regard.look.results import Position
 from regard.look.tap_names import of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.tokens.tokenizer import Span, Tokenizer
 
 NONE = -1  # position and token of a mean
 BATCH_TOKENS = 1024  # of a batch of sentences, padding included
-Position = int | Literal["all", "last", "mean"]
 Take = Literal["last", "first", "all"]
 
 
@@ -115,7 +115,6 @@ class Selection:
 
     taps: list[str]
     position: Position = "all"
-    """Every token, the last one, the one at an index (negative: from the end), or their mean."""
     source: bool = False
     """The rows are the tokens of an encoder-decoder's source."""
     target: bool = False
@@ -126,26 +125,16 @@ class Selection:
         return text.ids if self.source or text.target is None else text.target
 
     def columns(self, length: int) -> range:
-        """The tokens that a text of so many has a row for; none where it is too short."""
-        if self.position == "all":
-            return range(length)
-        if self.position == "mean":
-            return range(min(length, 1))
-        at = NONE if self.position == "last" else self.position
-        at = at + length if at < 0 else at
-        return range(at, at + 1) if 0 <= at < length else range(0)
+        """The tokens that a text of so many has a row for; of a mean the first stands for all."""
+        every = range(length)
+        return {"all": every, "last": every[-1:], "mean": every[:1]}[self.position]
 
 
 def select_taps(
-    hooked: HookedModel, patterns: str | Iterable[str], position: int | str = "all"
+    hooked: HookedModel, patterns: str | Iterable[str], position: Position = "all"
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = hooked.find(patterns), hooked.model
-    try:
-        position = position if position in ("all", "last", "mean") else int(position)
-    except ValueError:
-        expected = "all, last, mean or a whole number"
-        raise UsageError(DOING, f"position {position!r}", expected) from None
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
@@ -162,7 +151,7 @@ def select_taps(
         problem, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
         raise UsageError(DOING, problem, "one of the two", f"run once for each: {fix}")
     target = pair and not all(name.startswith("encoder.") for name in taps)
-    return Selection(taps, position, True in sides, target)  # type: ignore[arg-type]
+    return Selection(taps, position, True in sides, target)
 
 
 def read_batch(
@@ -173,7 +162,7 @@ def read_batch(
 ) -> dict[str, Tensor]:
     """For each tap its vectors (N, D) of some texts, one text after the other, on the device.
 
-    `columns` are the tokens of each text that have rows; of a mean the first stands for all.
+    `columns` are the tokens of each text that have rows.
     """
     ids, mask = pad_rows([text.ids for text in texts])
     batch = Batch(ids, mask=mask)

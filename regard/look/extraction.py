@@ -20,7 +20,7 @@ from regard.interop.side import start_id
 from regard.look.activation_store import DOING, INDEX, open_writer
 from regard.look.activations import Selection, TextIds, gather_rows, read_batch, select_taps
 from regard.look.hooks import HookedModel
-from regard.look.results import Extraction
+from regard.look.results import Extraction, Position
 from regard.look.text_limits import max_tokens_of
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ class CorpusCounts:
     tokens: int = 0
     skipped: int = 0
     """Texts that could not be read."""
-    short: int = 0
-    """Texts without a token at the position asked for."""
 
 
 def extract_corpus(
@@ -50,7 +48,7 @@ def extract_corpus(
     texts: Iterable[str | RegardError],
     taps: str | Iterable[str],
     out: Path,
-    position: int | str,
+    position: Position,
 ) -> Extraction:
     """Write what passes taps for the tokens of texts to a folder that `Extracted` opens.
 
@@ -127,13 +125,10 @@ def read_corpus(
                 problem = f"text {number + 1}: {error.found}"
                 note(f"error: {DataError(error.doing, problem, error.expected, error.fix)}")
             continue
-        length = len(selection.tokens(ids))
-        if selection.columns(length):
+        if length := len(selection.tokens(ids)):
             kit.warn_long(length)
             counts.tokens += len(ids.ids) + len(ids.target or ())
             yield ids
-        else:
-            counts.short += len(ids.ids) > 0
 
 
 def encode_text(kit: Kit, number: int, text: str | RegardError, with_target: bool) -> TextIds:
