@@ -141,7 +141,7 @@ class Kit:
         whose = "source_mask" if pair else "mask"
         given[whose] = padding if given.get(whose) is None else given[whose]
         if target is None and pair:
-            target = [[start_id(self.files, self.config)]] * len(data)
+            target = [[self.start]] * len(data)
         if target is not None:
             target, padding = self.tensor(target, self.model.config.target, "target")
             given["mask"] = padding if given.get("mask") is None else given["mask"]
@@ -372,6 +372,11 @@ class Kit:
         """The words that training wrote, in lower case, where the folder lists them."""
         data = self.files.get(WRITTEN_FILE)
         return None if data is None else SortedLines(data, WRITTEN_FILE)
+
+    @property
+    def start(self) -> int:
+        """The id that an encoder-decoder's target begins with."""
+        return start_id(self.files, self.config)
 
     @property
     def stops(self) -> set[int]:

@@ -161,7 +161,7 @@ def extract(
         texts: the corpus; source TAB target for a decoder's taps in an encoder-decoder.
         tap: names or patterns of taps, as `regard info --taps` lists them.
         out: a new folder.
-        position: which tokens have a row: all, the last, or mean for one row a text.
+        position: which tokens of a text have a row.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:

@@ -25,7 +25,6 @@ from regard.look.tap_names import of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.tokens.tokenizer import Span, Tokenizer
 
-NONE = -1  # position and token of a mean
 BATCH_TOKENS = 1024  # of a batch of sentences, padding included
 Take = Literal["last", "first", "all"]
 
@@ -125,9 +124,8 @@ class Selection:
         return text.ids if self.source or text.target is None else text.target
 
     def columns(self, length: int) -> range:
-        """The tokens that a text of so many has a row for; of a mean the first stands for all."""
-        every = range(length)
-        return {"all": every, "last": every[-1:], "mean": every[:1]}[self.position]
+        """The tokens that a text of so many has a row for."""
+        return range(length) if self.position == "all" else range(length)[-1:]
 
 
 def select_taps(
@@ -184,12 +182,6 @@ def read_batch(
                 problem = f"{name}, which nothing passes"
                 raise UsageError(DOING, problem, "a tap that this model uses")
             x = x.flatten(2)  # heads side by side
-            if selection.position == "mean":
-                lengths = [len(selection.tokens(text)) for text in texts]
-                count = torch.tensor(lengths, device=x.device)[:, None]
-                real = torch.arange(x.shape[1], device=x.device) < count
-                total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1, keepdim=True)
-                x = total / count.clamp_min(1)[:, None]  # (B, 1, D)
             at = [row * x.shape[1] + n for row, own in enumerate(columns) for n in own]
             index = torch.tensor(at, dtype=torch.long, device=x.device)
             rows[name] = x.flatten(0, 1).index_select(0, index).float()
@@ -211,11 +203,10 @@ def gather_rows(
     own = [selection.tokens(text) for text in texts]
     columns = [selection.columns(len(row)) for row in own] if columns is None else columns
     starts = [0, *accumulate(map(len, columns))]
-    mean = selection.position == "mean"
     rows = {
         "text": [text.number for text, chosen in zip(texts, columns, strict=True) for _ in chosen],
-        "position": [NONE if mean else n for chosen in columns for n in chosen],
-        "token": [NONE if mean else row[n] for row, c in zip(own, columns, strict=True) for n in c],
+        "position": [n for chosen in columns for n in chosen],
+        "token": [row[n] for row, chosen in zip(own, columns, strict=True) for n in chosen],
     }
     gathered = {name: torch.tensor(numbers) for name, numbers in rows.items()}
     lengths = [len(text.ids) + len(text.target or ()) for text in texts]

@@ -16,8 +16,8 @@ import torch
 
 from regard.ambient import note, track
 from regard.errors import DataError, RegardError
-from regard.interop.side import start_id
-from regard.look.activation_store import DOING, INDEX, open_writer
+from regard.files import drafting
+from regard.look.activation_store import DOING, INDEX, ShardWriter
 from regard.look.activations import Selection, TextIds, gather_rows, read_batch, select_taps
 from regard.look.hooks import HookedModel
 from regard.look.results import Extraction, Position
@@ -59,7 +59,8 @@ def extract_corpus(
     selection = select_taps(kit.hooked, taps, position)
     counts, start = CorpusCounts(), time.monotonic()
     batch_tokens = CPU_TOKENS if kit.device.type == "cpu" else GPU_TOKENS
-    with open_writer(out) as writer:
+    with drafting(out, "room for the activations") as draft:
+        writer = ShardWriter(draft)
         row_bytes = count_row_bytes(kit.hooked, selection)
         read = track(read_corpus(kit, texts, selection, counts), DOING)
         for group in group_texts(read, selection, SHARD_BYTES // row_bytes):
@@ -140,6 +141,5 @@ def encode_text(kit: Kit, number: int, text: str | RegardError, with_target: boo
         raise DataError(DOING, f"{len(parts) - 1} TABs", "source TAB target")
     ids, target = kit.text_tokenizer.encode(parts[0]), None
     if with_target:
-        written = kit.text_tokenizer.encode(parts[1], side="target")
-        target = [start_id(kit.files, kit.config), *written]
+        target = [kit.start, *kit.text_tokenizer.encode(parts[1], side="target")]
     return TextIds(number, ids, target)

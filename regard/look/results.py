@@ -392,8 +392,8 @@ class Lens(Result):
 
 # Extraction ---------------------------------------------------------------------------------------
 
-Position = Literal["all", "last", "mean"]
-"""Which tokens of a text have a row: every one, the last one, or one row for their mean."""
+Position = Literal["all", "last"]
+"""Which tokens of a text have a row."""
 
 
 class Extraction(Result):

@@ -50,7 +50,7 @@ def test_texts_that_cannot_be_read_are_named(writer, tmp_path, capsys):  # noqa:
     assert told.skipped == 2 and sorted(set(Extracted(out).index.text.tolist())) == [0, 3]
     with pytest.raises(DataError, match="no text that gives a row"):
         regard.look.extract(writer, "", tap=["*.z"], out=tmp_path / "b")
-    with pytest.raises(UsageError, match="one of all, last, mean"):
+    with pytest.raises(UsageError, match="one of all, last"):
         regard.look.extract(writer, "Hello", tap=["*.z"], out=tmp_path / "b", position="end")
     assert not (tmp_path / "b").exists()
 
