@@ -117,10 +117,16 @@ def export_tensors(
     kinds = () if stored is None else (nn.Linear, nn.Embedding)
     matrices = {f"{name}.weight" for name, m in model.named_modules() if isinstance(m, kinds)}
     for move in moves(binding, model)[0]:
-        written = {"": [parameters[name] for name in move.ours]}
-        if matrices.issuperset(move.ours):
-            whole, peak = zip(*map(to_whole, written[""]), strict=True)
-            written = {WHOLE: [*whole], PEAK: [*peak]}
-        for end, ours in written.items():
-            for name, tensor in zip(move.theirs, move.save(ours), strict=True):
-                yield name + end, tensor.contiguous()
+        ours = [parameters[name] for name in move.ours]
+        if not matrices.issuperset(move.ours):
+            yield from named(move, ours)
+            continue
+        pairs = [to_whole(weight) for weight in ours]
+        yield from named(move, [whole for whole, _ in pairs], WHOLE)
+        yield from named(move, [peak for _, peak in pairs], PEAK)
+
+
+def named(move: Move, ours: list[Tensor], end: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Tensors of ours in the family's layout, with its names."""
+    for name, tensor in zip(move.theirs, move.save(ours), strict=True):
+        yield name + end, tensor.contiguous()

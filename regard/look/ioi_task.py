@@ -148,7 +148,7 @@ ATTENDS: dict[str, Callable[[Roles], tuple[int, int]]] = {  # columns of query a
     "s2 → s1": lambda r: (r.s2, r.s1),
     "s1+1 → s1": lambda r: (r.s1 + 1, r.s1),
 }
-PLACES = {  # where the heads of each class look
+LOOKS = {  # where the heads of each class look
     "name movers": "end → io",
     "negative name movers": "end → io",
     "backup name movers": "end → io",
@@ -210,7 +210,7 @@ class HeadClasses:
             say("random repeats")
             scores = {(s.layer, s.head): s for s in score_heads(self.hooked, self.repeats)}
         for name in REPEATED:
-            members[name] = {n: direct.get(n) for n in self.looking(PLACES[name])}
+            members[name] = {n: direct.get(n) for n in self.looking(LOOKS[name])}
         known = {n for some in members.values() for n in some}
         rest = {n: x for n, x in direct.items() if abs(x) >= MIN_EFFECT and n not in known}
         heads: list[ClassHead] = []
@@ -218,9 +218,9 @@ class HeadClasses:
             some = []
             for n, effect in effects_of.items():
                 layer, number = self.sites[n].tap.removesuffix(".z"), self.sites[n].head or 0
-                looks = float(self.looks[PLACES[name]][n]) if name in PLACES else None
-                repeated = REPEATED.get(name)
-                score = repeated and getattr(scores[layer, number], repeated)
+                looks = float(self.looks[LOOKS[name]][n]) if name in LOOKS else None
+                measured = scores[layer, number]
+                score = getattr(measured, REPEATED[name]) if name in REPEATED else None
                 some.append(ClassHead(name, int(layer.split(".")[2]), number, looks, effect, score))
             heads += sorted(some, key=importance)[:top]
         return sorted(heads, key=importance)

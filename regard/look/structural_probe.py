@@ -87,7 +87,8 @@ class Parsed(NamedTuple):
         true = [self.true[n] for n in some.tolist()]
         weight = torch.block_diag(*(torch.full_like(each, 1 / each.numel()) for each in true))
         error = squared_distances(x @ matrix.T) - torch.block_diag(*true)
-        return (error.abs() * weight).sum() / len(some)
+        total: Tensor = (error.abs() * weight).sum()
+        return total / len(some)
 
 
 def fit_structure(
