@@ -94,6 +94,26 @@ def write_whole(path: Path, data: bytes) -> None:
         raise cannot_write(path, error, f"{len(data):,} bytes of room") from error
 
 
+@contextmanager
+def drafting(path: Path, needed: str) -> Iterator[Path]:
+    """A folder to be written under another name: it is there when all of it is, or not at all."""
+    whole = path.absolute()
+    draft = whole.with_name(f".{whole.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        yield draft
+        for file in draft.iterdir():
+            sync(file)
+        shutil.rmtree(path, ignore_errors=True)
+        draft.replace(path)
+        sync(whole.parent)
+    except OSError as error:
+        raise cannot_write(path, error, needed) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def cannot_write(path: Path, error: OSError, needed: str) -> RegardError:
     """Why a file or folder could not be written; a full disk says what is needed and free."""
     problem = error.strerror or str(error)

@@ -40,7 +40,7 @@ from regard.tokens.tokenizer import Side, Tokenizer
 
 if TYPE_CHECKING:
     from regard.look.activation_cache import ActivationCache
-    from regard.look.activations import Captured, SearchFollower
+    from regard.look.activations import Captured
     from regard.look.results import Attribution, AttributionComparison
     from regard.tune.adapter_folder import Base
 
@@ -141,7 +141,7 @@ class Kit:
         whose = "source_mask" if pair else "mask"
         given[whose] = padding if given.get(whose) is None else given[whose]
         if target is None and pair:
-            target = [[start_id(self.files, self.config)]] * len(data)
+            target = [[self.start]] * len(data)
         if target is not None:
             target, padding = self.tensor(target, self.model.config.target, "target")
             given["mask"] = padding if given.get("mask") is None else given["mask"]
@@ -360,17 +360,6 @@ class Kit:
         """Hypotheses for each row of a batch, best first; see `decode.loop.search_kit`."""
         return search_kit(self, *args, **options)
 
-    def following(self, batch: Batch, strict: bool) -> SearchFollower | None:
-        """Who is told what a search reads, where somebody captures."""
-        self.hooked.check_alone("generation, which reads one column at a time")
-        if self.hooked.captured is None:
-            return None
-        from regard.look.activations import CAPTURING, SearchFollower
-
-        if strict:
-            raise UsageError(CAPTURING, "strict mode", "ordinary mode")
-        return SearchFollower(self.hooked, batch)
-
     @cached_property
     def shortlist(self) -> Shortlist | None:
         """The words that translations from each source word need, where the folder lists them."""
@@ -384,6 +373,11 @@ class Kit:
         """The words that training wrote, in lower case, where the folder lists them."""
         data = self.files.get(WRITTEN_FILE)
         return None if data is None else SortedLines(data, WRITTEN_FILE)
+
+    @property
+    def start(self) -> int:
+        """The id that an encoder-decoder's target begins with."""
+        return start_id(self.files, self.config)
 
     @property
     def stops(self) -> set[int]:

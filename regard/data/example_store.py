@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.order import Counts, shuffled
-from regard.data.token_store import HEADER, Say, drafting, map_file
+from regard.data.token_store import HEADER, Say, map_file
 from regard.data.windows import Examples, check_index
 from regard.errors import DataError
-from regard.files import file_hash, read_json
+from regard.files import drafting, file_hash, read_json
 
 Example = tuple[str, str, NDArray[Any]]
 """Name, class, and planes (C, …)."""

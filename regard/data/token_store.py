@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import copy
 from itertools import chain
 from pathlib import Path
@@ -25,7 +23,7 @@ from regard.data.order import Counts
 from regard.data.pairs import couples, read_pairs
 from regard.data.text_files import Paths, chunks, find_files
 from regard.errors import DataError
-from regard.files import cannot_write, file_hash, read_json, sync
+from regard.files import drafting, file_hash, read_json
 from regard.tokens.tokenizer import Tokenizer
 
 IDS, BOUNDS, HEADER = "ids", "bounds", "header.json"
@@ -67,24 +65,6 @@ def write_store(
             raise DataError("reading a corpus", f"0 tokens in {names}", "at least one text")
         (draft / HEADER).write_text(json.dumps({"dtype": kind.str, **header}), "utf-8")
     return Store(path)
-
-
-@contextmanager
-def drafting(path: Path, needed: str) -> Iterator[Path]:
-    """A folder to be written under another name: it is there when all of it is, or not at all."""
-    draft = path.with_name(f".{path.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
-    try:
-        draft.mkdir(parents=True)
-        yield draft
-        for file in draft.iterdir():
-            sync(file)
-        shutil.rmtree(path, ignore_errors=True)
-        draft.replace(path)
-    except OSError as error:
-        raise cannot_write(path, error, needed) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 class Store:

@@ -125,8 +125,9 @@ class Chat:
             return logits
 
         with kit.edit(self.edit):
-            # Keys that somebody shaped or looks at are read anew.
-            alone = kit.model.stacks and not (kit.strict or watched(kit.model))
+            # Keys that somebody shaped or looks at are read anew; a capture wants the whole text.
+            looked_at = watched(kit.model) or kit.hooked.keep is not None
+            alone = kit.model.stacks and not (kit.strict or looked_at)
             if not alone:
                 self.forget()
             cache = self.recall(ids, len(ids) + limit) if alone else None

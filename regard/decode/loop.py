@@ -34,7 +34,6 @@ from regard.model.precision import same_in_any_company
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-    from regard.look.activations import SearchFollower
 
 Driver = Literal["auto", "plain", "fixed", "compiled"]
 """How steps are taken. plain: one by one. fixed: at fixed shapes, as a CUDA graph where there is
@@ -112,7 +111,6 @@ def run_search(
     *,
     strict: bool = False,
     driver: Driver = "auto",
-    follower: SearchFollower | None = None,
     shortlist: Shortlist | None = None,
     memory: Memory | None = None,
     block: int | None = None,
@@ -127,7 +125,7 @@ def run_search(
     ends, limits, heard = ends or Ends(), limits_of(limit, len(batch.ids)), watched(model)
     if shortlist is not None and not can_shorten(model, batch, how, ends):
         shortlist = None
-    if not (strict or heard or processes or follower or ends.stop or ends.watch):
+    if not (strict or heard or processes or ends.stop or ends.watch):
         answers = search_natively(model, batch, limits, how, ends.eos, shortlist, block)
         if answers is not None:
             return answers
@@ -140,7 +138,7 @@ def run_search(
         search = Sampling(how, ends, processes)
     else:
         search = how
-    recordable = search.key is not None and not strict and follower is None and shortlist is None
+    recordable = search.key is not None and not strict and shortlist is None
     recordable = recordable and cache is None
     if wants_fixed(model, driver) and recordable and fits(model, batch, limits):
         from regard.decode.cuda_graph import GraphLoop, borrow_graphs
@@ -150,7 +148,7 @@ def run_search(
                 loop = GraphLoop(model, graphs, batch, search, max(limits), driver == "compiled")
                 return loop.run(search, batch.ids, limits)
     with nullcontext() if heard else torch.inference_mode():
-        step = ModelStep(model, batch, max(limits), strict, follower, shortlist, memory, cache)
+        step = ModelStep(model, batch, max(limits), strict, shortlist, memory, cache)
         answers = Loop(step).run(search, batch.ids, limits)
     if step.words is None:
         return answers
@@ -186,7 +184,7 @@ def search_kit(
     strict = kit.strict if strict is None else strict
     strict = strict and not same_in_any_company(kit.model)
     plain = not (strict or processes or wants_fixed(kit.model, kit.driver))
-    follower = kit.following(batch, strict)
+    kit.hooked.check_alone("generation, which reads one column at a time")
     answers = run_search(
         kit.model,
         batch,
@@ -196,12 +194,11 @@ def search_kit(
         processes,
         strict=strict,
         driver=kit.driver,
-        follower=follower,
         shortlist=kit.shortlist if shortlist and plain else None,
         **more,
     )
-    if follower is not None:
-        follower.finish([row[0].tokens if row else [] for row in answers])
+    if kit.hooked.keep is not None:
+        kit.hooked.keep(batch, [row[0].tokens if row else [] for row in answers])
     return answers
 
 

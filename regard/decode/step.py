@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,9 +17,6 @@ from regard.model.batch import Batch
 from regard.model.fronts import TextFront
 from regard.model.model import Memory, Model
 from regard.model.strict import StrictCache, strict_logits
-
-if TYPE_CHECKING:
-    from regard.look.activations import SearchFollower
 
 SOURCE_TOKENS = 400  # that are read together on a CPU
 
@@ -55,9 +51,9 @@ class ModelStep:
     """A model that goes on with the rows of a batch; an encoder reads its source once.
 
     The batch's `ids` are the start that a search is given; `room` is how many tokens may follow.
-    `follower` is told what the model reads, `memory` is what its encoder made of the sources, where
-    they were read before, `cache` what was read before the start. With a shortlist, ids but the
-    start's are places in a row's own list, and only the listed words are scored.
+    `memory` is what its encoder made of the sources, where they were read before, `cache` what was
+    read before the start. With a shortlist, ids but the start's are places in a row's own list, and
+    only the listed words are scored.
     """
 
     def __init__(
@@ -66,12 +62,11 @@ class ModelStep:
         batch: Batch,
         room: int,
         strict: bool = False,
-        follower: SearchFollower | None = None,
         shortlist: Shortlist | None = None,
         memory: Memory | None = None,
         cache: Cache | None = None,
     ) -> None:
-        self.model, self.begin, self.follower, self.memory = model, batch, follower, memory
+        self.model, self.begin, self.memory = model, batch, memory
         rows, width = batch.ids.shape[0], batch.ids.shape[1]
         self.cache: Cache | StrictCache
         if cache is None and strict:
@@ -93,15 +88,11 @@ class ModelStep:
         first, self.started = not self.started, True
         if isinstance(cache, StrictCache):
             return take_last(strict_logits(model, batch, cache), batch.mask)
-        if self.follower is not None:
-            self.follower.before(batch.ids, batch.mask)
-        elif first and self.memory is not None:
+        if first and self.memory is not None:
             cache.source = self.memory
         elif first and cache.source is None and len(batch.inputs) > 1:
             cache.source = read_sources(model, batch)
         x = take_last(model.hidden(batch, cache), batch.mask)
-        if self.follower is not None:
-            self.follower.after()
         return model.score(x[:, None])[:, 0] if self.words is None else self.words.score(x)
 
     def select(self, rows: Tensor, group: int = 1) -> None:
@@ -112,8 +103,6 @@ class ModelStep:
         self.cache.select(rows, group)
         if self.words is not None:
             self.words.select(rows)
-        if self.follower is not None:
-            self.follower.select(rows)
 
 
 def read_sources(model: Model, batch: Batch) -> Memory | None:

@@ -149,7 +149,7 @@ def extract(
     *,
     tap: list[str] | str,
     out: str | Path,
-    position: str | int = "all",
+    position: results.Position = "all",
     edit: EditsLike = (),
 ) -> results.Extraction:
     """Write the activations of texts to a folder, row by row; `regard.Extracted` opens it.
@@ -161,7 +161,7 @@ def extract(
         texts: the corpus; source TAB target for a decoder's taps in an encoder-decoder.
         tap: names or patterns of taps, as `regard info --taps` lists them.
         out: a new folder.
-        position: which tokens have a row: all, last, an index, or mean for one row a text.
+        position: which tokens of a text have a row.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
 
     Example:

@@ -12,12 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.core.attention import Attention
 from regard.errors import UsageError
 from regard.look.attention_patterns import find_attention, pattern_taps, rebuild_pattern
 from regard.look.hooks import HookedModel
-from regard.look.logit_lens import head_outputs
-from regard.look.patching import last_stack
+from regard.look.logit_lens import head_outputs, stream_parts
+from regard.look.patching import last_stack, stream_taps
 from regard.model.batch import Batch
 
 DOING = "reading a cache of activations"
@@ -52,9 +51,7 @@ class ActivationCache(dict[str, Tensor]):
 
     def residuals(self) -> StreamStack:
         """The stream after the embedding and after each block: reads `embed`, `*.resid_post`."""
-        name, stack = last_stack(self.hooked.model, DOING)
-        names = [f"{name}.embed"]
-        names += [f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks))]
+        names = stream_taps(*last_stack(self.hooked.model, DOING))
         return StreamStack(names, torch.stack([self[each] for each in names]))
 
     def head_results(self, layer: int | str) -> Tensor:
@@ -63,9 +60,7 @@ class ActivationCache(dict[str, Tensor]):
         `layer` is a block of the last stack, or the path of an attention. Its bias is not in it.
         """
         path, _ = find_attention(self.hooked, layer)
-        z = self[f"{path}.z"]
-        with torch.set_grad_enabled(z.requires_grad):
-            return head_outputs(self.hooked, z, path)
+        return head_outputs(self.hooked, self[f"{path}.z"], path)
 
     def pattern(self, layer: int | str) -> Tensor:
         """Attention weights (B, H, T, S), rebuilt from `q` and `k` where they were not read."""
@@ -79,18 +74,11 @@ class ActivationCache(dict[str, Tensor]):
 
         Of pre-norm models. Reads `embed`, `*.z` and `*.mlp.out` of the last stack.
         """
-        name, stack = last_stack(self.hooked.model, DOING)
-        if stack.config.block.norm_at != "pre":
+        if last_stack(self.hooked.model, DOING)[1].config.block.norm_at != "pre":
             raise UsageError(DOING, "a norm on the stream itself", "a pre-norm model")
-        listed = [(f"{name}.embed", self[f"{name}.embed"])]
-        for path in [f"{name}.blocks.{n}" for n in range(len(stack.blocks))]:
-            for kind in ("attn", "cross") if stack.config.block.cross else ("attn",):
-                layer = f"{path}.{kind}"
-                written = self.head_results(layer).unbind(2)
-                listed += [(f"{layer}.{head}", x) for head, x in enumerate(written)]
-                _, attention = find_attention(self.hooked, layer)
-                if isinstance(attention, Attention) and attention.o.bias is not None:
-                    bias = attention.o.bias.detach().expand_as(written[0])
-                    listed.append((f"{layer}.bias", bias))
-            listed.append((f"{path}.mlp", self[f"{path}.mlp.out"]))
-        return StreamStack([name for name, _ in listed], torch.stack([x for _, x in listed]))
+        names, written = list[str](), list[Tensor]()
+        for parts, x in stream_parts(self.hooked, self):
+            ends = {"head": ".{0.head}", "cross": ".{0.head}", "bias": ".bias"}
+            names += [part.layer + ends.get(part.kind, "").format(part) for part in parts]
+            written += x.unbind(2)
+        return StreamStack(names, torch.stack(written))

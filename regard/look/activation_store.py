@@ -2,16 +2,14 @@
 
 Each shard is a safetensors file that holds for each tap a tensor (rows, numbers) and the `text`,
 `position` and `token` of each row, in the order of the corpus. `Extracted` reads a folder,
-memory-mapped; `open_writer` makes one, whole or not at all.
+memory-mapped; `ShardWriter` makes one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.errors import DataError, UsageError, did_you_mean
-from regard.files import cannot_write, check_new, read_json, sync, write_tensors
+from regard.files import read_json, write_tensors
 from regard.look.tap_names import match_pattern
 
 DOING = "extracting"
@@ -34,8 +32,8 @@ class RowIndex(NamedTuple):
     """Where each row comes from."""
 
     text: Tensor  # (N,) number of the text in the corpus, from 0
-    position: Tensor  # (N,) of the token in the text, from 0; −1 for a mean
-    token: Tensor  # (N,) id; −1 for a mean
+    position: Tensor  # (N,) of the token in the text, from 0
+    token: Tensor  # (N,) id
 
 
 class Extracted:
@@ -132,21 +130,4 @@ class ShardWriter:
         draft.write_text(json.dumps(whole, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         for file in self.folder.iterdir():
             shutil.copymode(draft, file)  # the library writes with mode 600
-            sync(file)
         return sizes
-
-
-@contextmanager
-def open_writer(folder: Path) -> Iterator[ShardWriter]:
-    """A writer of shards into a new folder, which has its name once the block ends well."""
-    check_new(folder, DOING)
-    part = folder.absolute().with_name(f".{folder.absolute().name}-{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
-        yield ShardWriter(part)
-        os.replace(part, folder)  # which may be there, empty
-        sync(folder.absolute().parent)
-    except OSError as error:
-        raise cannot_write(folder, error, "room for the activations") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

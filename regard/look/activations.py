@@ -1,8 +1,7 @@
 """Activations in memory: what passed the hooks of a model, put together from its separate runs.
 
-Two ways a model runs give two joins. A search writes texts a column at a time, lets rows go that
-have ended and moves beams (`capture`, `SearchFollower`). A corpus runs in batches of texts of like
-length, and each text's vectors land where it stands in the corpus (`gather_rows`).
+Texts that a search has written are run once more, whole (`capture`). A corpus runs in batches of
+texts of like length, and each text's vectors land where it stands in the corpus (`gather_rows`).
 """
 
 from __future__ import annotations
@@ -10,26 +9,23 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import UsageError
 from regard.look.activation_store import DOING
 from regard.look.edits import POSITION
 from regard.look.hooks import HookedModel
+from regard.look.results import Position
 from regard.look.tap_names import of_source
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.tokens.tokenizer import Span, Tokenizer
 
-CAPTURING = "capturing while a text is written"
-NONE = -1  # position and token of a mean
 BATCH_TOKENS = 1024  # of a batch of sentences, padding included
-Position = int | Literal["all", "last", "mean"]
 Take = Literal["last", "first", "all"]
 
 
@@ -53,122 +49,50 @@ class Captured:
     """Tap → (T, …), of the source's tokens (S, …); scores and patterns (H, T, S)."""
 
 
-@dataclass(frozen=True)
-class SearchCall:
-    """One call of the model by a search."""
-
-    ids: Tensor  # (N, t)
-    real: Tensor | None  # (N, t)
-    parent: Tensor | None  # (N,) row of the call before; None is the same row
-    values: dict[str, Tensor]
-
-    def columns(self, row: int) -> Tensor:
-        """The columns that hold tokens of a row."""
-        whole = torch.ones_like(self.ids[row], dtype=torch.bool)
-        return whole if self.real is None else self.real[row]
-
-
 @contextmanager
 def capture(hooked: HookedModel, patterns: str | Sequence[str]) -> Iterator[list[Captured]]:
     """Keep what passes taps inside the `with` block: one more for each text that is written.
 
-    They come in the order in which searches are asked for them, each search's rows in theirs.
+    They come in the order in which searches end, each search's rows in theirs.
     """
-    names = hooked.find(patterns)
-    for name in names:
-        if name.partition(".")[0] not in ("encoder", "decoder"):
-            problem = f"{name}, which is computed for the next token only"
-            expected, fix = "taps of an encoder or a decoder", "run the whole text"
-            raise UsageError(CAPTURING, problem, expected, fix)
-    if hooked.captured is not None:
-        raise UsageError(CAPTURING, "another capture around this one", "one at a time")
-    captured: list[Captured] = []
-    with hooked.reading(names):
-        hooked.captured, hooked.capturing = captured, names
-        try:
-            yield captured
-        finally:
-            hooked.captured, hooked.capturing = None, []
+    names, captured = hooked.find(patterns), list[Captured]()
+    if hooked.keep is not None:
+        problem = "another capture around this one"
+        raise UsageError("capturing while a text is written", problem, "one at a time")
+    hooked.keep = lambda *written: captured.extend(run_written(hooked, names, *written))
+    try:
+        yield captured
+    finally:
+        hooked.keep = None
 
 
-class SearchFollower:
-    """Told by a search what the model reads, and which rows go on (`decode/step.py: Listener`)."""
+@torch.no_grad()
+def run_written(
+    hooked: HookedModel, names: Sequence[str], batch: Batch, written: Sequence[Sequence[int]]
+) -> Iterator[Captured]:
+    """What passes taps in one run of finished texts: rows of a batch and what follows each.
 
-    def __init__(self, hooked: HookedModel, batch: Batch) -> None:
-        self.hooked, self.batch = hooked, batch
-        self.calls: list[SearchCall] = []
-        self.parent: Tensor | None = None
-
-    def before(self, ids: Tensor, real: Tensor | None) -> None:
-        """The model is about to read ids (N, t)."""
-        self.calls.append(SearchCall(ids, real, self.parent, {}))
-        self.parent = None
-
-    def after(self) -> None:
-        """The model has read them: keep what the taps saw."""
-        for name in self.hooked.capturing:
-            hook = self.hooked.hook(name)
-            if hook.seen is not None:
-                self.calls[-1].values[name] = hook.seen
-                hook.seen = None
-
-    def select(self, rows: Tensor) -> None:
-        """The search goes on with these rows."""
-        self.parent = rows if self.parent is None else self.parent[rows]
-
-    def finish(self, written: Sequence[Sequence[int]]) -> None:
-        """Join what belongs to the text written after each row of the batch."""
-        assert self.hooked.captured is not None
-        ids = [call.ids[:, -1].tolist() for call in self.calls]
-        parents = [None if c.parent is None else c.parent.tolist() for c in self.calls]
-        for row, tokens in enumerate(written):
-            path = find_path(row, tokens, ids, parents)
-            self.hooked.captured.append(self._join(row, path))
-
-    def _join(self, row: int, path: list[int]) -> Captured:
-        """The values along a path: one row of each call."""
-        batch, source = self.batch, None
-        real = None if batch.source_mask is None else batch.source_mask[row]
+    The search may have read them in any pieces, order and company: this is what they come to.
+    """
+    begun = [row if batch.mask is None else row[batch.mask[n]] for n, row in enumerate(batch.ids)]
+    texts = [[*ids.tolist(), *new[:-1]] for ids, new in zip(begun, written, strict=True)]
+    ids, mask = pad_rows(texts)
+    read: dict[str, Any] = {"inputs" if batch.target is None else "target": ids, "mask": mask}
+    _, seen = hooked.run(replace(batch, **read).to(hooked.model.device), names)
+    for n, text in enumerate(texts):
+        source, own = None, slice(len(text))
+        other = slice(None) if batch.source_mask is None else batch.source_mask[n]
         if batch.target is not None and batch.inputs.dim() == 2:
-            source = batch.inputs[row] if real is None else batch.inputs[row][real]
-        calls = list(zip(self.calls, path, strict=False))
-        ids = torch.cat([call.ids[n][call.columns(n)] for call, n in calls])
+            source = batch.inputs[n][other]
         values = {}
-        for name in self.calls[0].values:
-            held = [(c.values[name], n, c.columns(n)) for c, n in calls if name in c.values]
-            of_two = name.rpartition(".")[2] in POSITION
-            if of_source(name):
-                x = held[0][0][row]
-                values[name] = x if real is None else x[:, real][:, :, real] if of_two else x[real]
-            elif of_two:  # (H, t, S), each call with more keys than the one before
-                parts = [x[n][:, own] for x, n, own in held]
-                nothing = -torch.inf if name.endswith("scores") else 0.0
-                most = max(part.shape[2] for part in parts)
-                padded = [F.pad(p, (0, most - p.shape[2]), value=nothing) for p in parts]
-                keys = real if ".cross." in name else slice(len(ids))
-                joined = torch.cat(padded, 1)
-                values[name] = joined if keys is None else joined[:, :, keys]
+        for name, x in seen.items():
+            asking = other if of_source(name) else own
+            if name.rpartition(".")[2] in POSITION:  # (H, T, S)
+                looked_at = other if name.startswith("encoder.") or ".cross." in name else own
+                values[name] = x[n][:, asking][..., looked_at]
             else:
-                values[name] = torch.cat([x[n][own] for x, n, own in held])
-        return Captured(ids, int(self.calls[0].columns(row).sum()), source, values)
-
-
-def find_path(
-    row: int, tokens: Sequence[int], ids: list[list[int]], parents: list[list[int] | None]
-) -> list[int]:
-    """The rows that a text had in each call: those whose last ids are its tokens.
-
-    Two groups of a diverse beam may hold the same words: the first such path will do.
-    """
-    count = max(len(tokens), 1)  # calls: the last token is written but not read
-    for last in range(len(ids[count - 1])):
-        path = [last]
-        for above in reversed(parents[1:count]):
-            path.insert(0, path[0] if above is None else above[path[0]])
-        read = [call[n] for call, n in zip(ids[1:count], path[1:], strict=True)]
-        if path[0] == row and read == list(tokens[:-1]):
-            return path
-    raise AssertionError("a text that no search has written")
+                values[name] = x[n][asking]
+        yield Captured(ids[n][own], len(begun[n]), source, values)
 
 
 # Rows of a corpus ---------------------------------------------------------------------------------
@@ -190,7 +114,6 @@ class Selection:
 
     taps: list[str]
     position: Position = "all"
-    """Every token, the last one, the one at an index (negative: from the end), or their mean."""
     source: bool = False
     """The rows are the tokens of an encoder-decoder's source."""
     target: bool = False
@@ -201,26 +124,15 @@ class Selection:
         return text.ids if self.source or text.target is None else text.target
 
     def columns(self, length: int) -> range:
-        """The tokens that a text of so many has a row for; none where it is too short."""
-        if self.position == "all":
-            return range(length)
-        if self.position == "mean":
-            return range(min(length, 1))
-        at = NONE if self.position == "last" else self.position
-        at = at + length if at < 0 else at
-        return range(at, at + 1) if 0 <= at < length else range(0)
+        """The tokens that a text of so many has a row for."""
+        return range(length) if self.position == "all" else range(length)[-1:]
 
 
 def select_taps(
-    hooked: HookedModel, patterns: str | Iterable[str], position: int | str = "all"
+    hooked: HookedModel, patterns: str | Iterable[str], position: Position = "all"
 ) -> Selection:
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = hooked.find(patterns), hooked.model
-    try:
-        position = position if position in ("all", "last", "mean") else int(position)
-    except ValueError:
-        expected = "all, last, mean or a whole number"
-        raise UsageError(DOING, f"position {position!r}", expected) from None
     for name in taps:
         place = name.rpartition(".")[2]
         if place in POSITION:
@@ -237,7 +149,7 @@ def select_taps(
         problem, fix = "taps of the source's tokens and of the target's", "'encoder.*', 'decoder.*'"
         raise UsageError(DOING, problem, "one of the two", f"run once for each: {fix}")
     target = pair and not all(name.startswith("encoder.") for name in taps)
-    return Selection(taps, position, True in sides, target)  # type: ignore[arg-type]
+    return Selection(taps, position, True in sides, target)
 
 
 def read_batch(
@@ -248,7 +160,7 @@ def read_batch(
 ) -> dict[str, Tensor]:
     """For each tap its vectors (N, D) of some texts, one text after the other, on the device.
 
-    `columns` are the tokens of each text that have rows; of a mean the first stands for all.
+    `columns` are the tokens of each text that have rows.
     """
     ids, mask = pad_rows([text.ids for text in texts])
     batch = Batch(ids, mask=mask)
@@ -270,12 +182,6 @@ def read_batch(
                 problem = f"{name}, which nothing passes"
                 raise UsageError(DOING, problem, "a tap that this model uses")
             x = x.flatten(2)  # heads side by side
-            if selection.position == "mean":
-                lengths = [len(selection.tokens(text)) for text in texts]
-                count = torch.tensor(lengths, device=x.device)[:, None]
-                real = torch.arange(x.shape[1], device=x.device) < count
-                total = x.float().masked_fill(~real[:, :, None], 0.0).sum(1, keepdim=True)
-                x = total / count.clamp_min(1)[:, None]  # (B, 1, D)
             at = [row * x.shape[1] + n for row, own in enumerate(columns) for n in own]
             index = torch.tensor(at, dtype=torch.long, device=x.device)
             rows[name] = x.flatten(0, 1).index_select(0, index).float()
@@ -297,11 +203,10 @@ def gather_rows(
     own = [selection.tokens(text) for text in texts]
     columns = [selection.columns(len(row)) for row in own] if columns is None else columns
     starts = [0, *accumulate(map(len, columns))]
-    mean = selection.position == "mean"
     rows = {
         "text": [text.number for text, chosen in zip(texts, columns, strict=True) for _ in chosen],
-        "position": [NONE if mean else n for chosen in columns for n in chosen],
-        "token": [NONE if mean else row[n] for row, c in zip(own, columns, strict=True) for n in c],
+        "position": [n for chosen in columns for n in chosen],
+        "token": [row[n] for row, chosen in zip(own, columns, strict=True) for n in chosen],
     }
     gathered = {name: torch.tensor(numbers) for name, numbers in rows.items()}
     lengths = [len(text.ids) + len(text.target or ()) for text in texts]

@@ -30,6 +30,7 @@ from regard.errors import DataError, UsageError
 from regard.look import patching, results
 from regard.look.edits import patch
 from regard.look.hooks import HookedModel
+from regard.look.logit_lens import stream_parts
 from regard.look.results import Ablation, CircuitEdge, Estimate, Site
 from regard.model.batch import Batch
 
@@ -244,7 +245,7 @@ def edge_scores(hooked: HookedModel, pairs: patching.Pairs, steps: int = 5) -> l
     prompts alone.
     """
     name, stack = single_stack(hooked)
-    embed, last = f"{name}.embed", f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
+    embed, *_, last = patching.stream_taps(name, stack)
     blocks = [f"{name}.blocks.{n}." for n in range(len(stack.blocks))]
     outputs = [embed, *(block + tap for block in blocks for tap in WRITTEN)]
     inputs = [*(block + tap for block in blocks for tap in READ), last]
@@ -264,7 +265,7 @@ def edge_scores(hooked: HookedModel, pairs: patching.Pairs, steps: int = 5) -> l
             before = receivers.get(end.site)
             x = end.x / steps if before is None else before.x + end.x / steps
             receivers[end.site] = end._replace(x=x)
-    senders = list(writing_ends(name, stack, change))
+    senders = list(writing_ends(hooked, change))
     edges = [
         CircuitEdge(part.site, reader.site, float((part.x * reader.x).sum() / -gap / len(corrupt)))
         for reader in receivers.values()
@@ -314,17 +315,14 @@ def rotary_angles(hooked: HookedModel, stack: Stack, batch: Batch) -> tuple[Tens
     return cast("tuple[Tensor, Tensor]", stack.rotary(sequence.positions, sequence.x))
 
 
-def writing_ends(name: str, stack: Stack, change: dict[str, Tensor]) -> Iterator[EdgeEnd]:
+def writing_ends(hooked: HookedModel, change: dict[str, Tensor]) -> Iterator[EdgeEnd]:
     """What the embedding, each head and each MLP write, as the difference of the two runs."""
-    yield EdgeEnd(Site(f"{name}.embed"), -1, change[f"{name}.embed"])
-    for n, block in enumerate(stack.blocks):
-        attn = cast(Block, block).attn
-        tap = f"{name}.blocks.{n}.attn.z"
-        for head, weight in enumerate(attn.o.weight.split(attn.o.in_features // attn.heads, 1)):
-            written = change[tap][:, :, head] @ weight.detach().T  # weight (D, K)
-            yield EdgeEnd(Site(tap, head), 2 * n, written)
-        tap = f"{name}.blocks.{n}.mlp.out"
-        yield EdgeEnd(Site(tap), 2 * n + 1, change[tap])
+    taps = {"embed": "", "head": ".z", "mlp": ".out"}  # a bias is the same in both
+    for parts, x in stream_parts(hooked, change):
+        for part, written in zip(parts, x.unbind(2), strict=True):
+            if part.kind in taps:
+                depth = -1 if part.block is None else 2 * part.block + (part.kind == "mlp")
+                yield EdgeEnd(Site(part.layer + taps[part.kind], part.head), depth, written)
 
 
 def reading_ends(
@@ -335,7 +333,7 @@ def reading_ends(
     rotation: tuple[Tensor, Tensor] | None,
 ) -> Iterator[EdgeEnd]:
     """The goal's gradient at what each head's q, k and v, each MLP and the output head read."""
-    last = f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
+    last = patching.stream_taps(name, stack)[-1]
     after = [f"{name}.blocks.{n}.resid_pre" for n in range(1, len(stack.blocks))] + [last]
     for n, module in enumerate(stack.blocks):
         block, at = cast(Block, module), f"{name}.blocks.{n}"

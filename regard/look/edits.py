@@ -287,10 +287,10 @@ def add(value: Tensor | float, **where: Unpack[Where]) -> Edit:
 
 # Edits as commands write them ---------------------------------------------------------------------
 
-OPTIONS = {"zero": (), "mean": (), "add": ("file", "minus", "scale"), "patch": ("file",)}
+OPTIONS = {"zero": (), "mean": (), "add": ("file", "scale"), "patch": ("file",)}
 """Each kind of edit, and the options it has beside the choices."""
 CHOICES = ("head", "position", "neuron")
-FORM = f"TAP={'|'.join(OPTIONS)}[,head=N+N][,position=N][,neuron=N][,file=F][,minus=F][,scale=X]"
+FORM = f"TAP={'|'.join(OPTIONS)}[,head=N+N][,position=N][,neuron=N][,file=F][,scale=X]"
 PARSING = "reading an edit"
 
 
@@ -333,13 +333,6 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     vector = read_vector(values["file"], tap)
     if kind == "patch":
         return patch(vector, **where)
-    if "minus" in values:
-        other = read_vector(values["minus"], tap)
-        if vector.shape != other.shape:
-            problem = f"{list(vector.shape)} less {list(other.shape)} in {text!r}"
-            expected = "as many numbers in file= as in minus=, from the same tap"
-            raise DataError(PARSING, problem, expected)
-        vector = vector - other
     try:
         scale = float(values.get("scale", "1"))
     except ValueError:

@@ -16,11 +16,11 @@ import torch
 
 from regard.ambient import note, track
 from regard.errors import DataError, RegardError
-from regard.interop.side import start_id
-from regard.look.activation_store import DOING, INDEX, open_writer
+from regard.files import drafting
+from regard.look.activation_store import DOING, INDEX, ShardWriter
 from regard.look.activations import Selection, TextIds, gather_rows, read_batch, select_taps
 from regard.look.hooks import HookedModel
-from regard.look.results import Extraction
+from regard.look.results import Extraction, Position
 from regard.look.text_limits import max_tokens_of
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ class CorpusCounts:
     tokens: int = 0
     skipped: int = 0
     """Texts that could not be read."""
-    short: int = 0
-    """Texts without a token at the position asked for."""
 
 
 def extract_corpus(
@@ -50,7 +48,7 @@ def extract_corpus(
     texts: Iterable[str | RegardError],
     taps: str | Iterable[str],
     out: Path,
-    position: int | str,
+    position: Position,
 ) -> Extraction:
     """Write what passes taps for the tokens of texts to a folder that `Extracted` opens.
 
@@ -61,7 +59,8 @@ def extract_corpus(
     selection = select_taps(kit.hooked, taps, position)
     counts, start = CorpusCounts(), time.monotonic()
     batch_tokens = CPU_TOKENS if kit.device.type == "cpu" else GPU_TOKENS
-    with open_writer(out) as writer:
+    with drafting(out, "room for the activations") as draft:
+        writer = ShardWriter(draft)
         row_bytes = count_row_bytes(kit.hooked, selection)
         read = track(read_corpus(kit, texts, selection, counts), DOING)
         for group in group_texts(read, selection, SHARD_BYTES // row_bytes):
@@ -127,13 +126,10 @@ def read_corpus(
                 problem = f"text {number + 1}: {error.found}"
                 note(f"error: {DataError(error.doing, problem, error.expected, error.fix)}")
             continue
-        length = len(selection.tokens(ids))
-        if selection.columns(length):
+        if length := len(selection.tokens(ids)):
             kit.warn_long(length)
             counts.tokens += len(ids.ids) + len(ids.target or ())
             yield ids
-        else:
-            counts.short += len(ids.ids) > 0
 
 
 def encode_text(kit: Kit, number: int, text: str | RegardError, with_target: bool) -> TextIds:
@@ -145,6 +141,5 @@ def encode_text(kit: Kit, number: int, text: str | RegardError, with_target: boo
         raise DataError(DOING, f"{len(parts) - 1} TABs", "source TAB target")
     ids, target = kit.text_tokenizer.encode(parts[0]), None
     if with_target:
-        written = kit.text_tokenizer.encode(parts[1], side="target")
-        target = [start_id(kit.files, kit.config), *written]
+        target = [kit.start, *kit.text_tokenizer.encode(parts[1], side="target")]
     return TextIds(number, ids, target)

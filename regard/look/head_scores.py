@@ -15,17 +15,14 @@ import torch
 from torch import Tensor
 
 from regard.ambient import current
-from regard.core.attention import Attention, View
+from regard.core.attention import Attention
 from regard.errors import UsageError, check_known
-from regard.interop.side import start_id
-from regard.look.attention_patterns import attention_names, pattern_taps, rebuild_pattern
+from regard.look.attention_patterns import attention_names, patterns
 from regard.look.hooks import HookedModel
 from regard.look.logit_lens import written_norms
 from regard.look.results import HeadMeasure, HeadScore, HeadScores
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
-from regard.model.model import Model
-from regard.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -82,18 +79,12 @@ def random_repeats(
     return RandomRepeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
 
 
-def repeats_for(
-    model: Model,
-    tokenizer: Tokenizer | None = None,
-    length: int | None = None,
-    rows: int = 4,
-    seed: int = 0,
-    begin: int = 0,
-) -> RandomRepeats:
+def repeats_for(kit: Kit, length: int | None = None, rows: int = 4, seed: int = 0) -> RandomRepeats:
     """Random repeats of ordinary tokens, as long as suits a model, begun as it wants texts begun.
 
-    `begin` begins a target. Without a tokenizer every id is an ordinary token.
+    Without a tokenizer every id is an ordinary token.
     """
+    model, tokenizer = kit.model, kit.tokenizer
     fronts = [front for front in (model.front, model.target) if front is not None]
     texts = [front for front in fronts if isinstance(front, TextFront)]
     if len(texts) < len(fronts):
@@ -114,7 +105,7 @@ def repeats_for(
     if length is not None and length > most:
         expected = f"at most {most}, for this model's length and vocabulary"
         raise UsageError(DRAWING, f"length {length}", expected)
-    begun = begin if len(texts) > 1 else None
+    begun = kit.start if len(texts) > 1 else None
     return random_repeats(ids, length or min(HALF_TOKENS, most), rows, seed, first, begun)
 
 
@@ -143,14 +134,11 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
 @torch.no_grad()
 def score_heads(hooked: HookedModel, repeats: RandomRepeats) -> list[HeadScore]:
     """Every head: the repeat scores, and entropy, distance and norm, on random repeats."""
-    names, views = attention_names(hooked), dict[str, View]()
-    taps = [tap for name in names for tap in pattern_taps(hooked, name)]
-    taps += [f"{name}.z" for name in names if f"{name}.z" in hooked.taps]
-    batch = repeats.batch.to(hooked.model.device)
-    _, seen = hooked.run(batch, taps)
-    heads = []
-    for name in names:
-        pattern = rebuild_pattern(hooked, name, seen, batch, views).float()
+    batch, heads = repeats.batch.to(hooked.model.device), []
+    read = patterns(hooked, batch)
+    _, seen = hooked.run(batch, [z for name in read if (z := f"{name}.z") in hooked.taps])
+    for name, pattern in read.items():
+        pattern = pattern.float()
         rows = measure_rows(hooked, name, pattern, seen.get(f"{name}.z"))
         scores = {what: values.double().mean((0, 2)) for what, values in rows.items()}
         if not name.endswith(".cross"):
@@ -195,8 +183,8 @@ def measure_heads(
 ) -> HeadScores:
     """Score the heads of a model on random repeats."""
     attention_names(kit.hooked)  # says so where there are none
-    seed, begin = current().seed, start_id(kit.files, kit.config)
-    repeats = repeats_for(kit.model, kit.tokenizer, length, rows, seed, begin)
+    seed = current().seed
+    repeats = repeats_for(kit, length, rows, seed)
     scores = score_heads(kit.hooked, repeats)
     chosen = best_heads(scores, sort) if sort else scores
     return HeadScores(name, repeats.length, rows, seed, chosen[:top])

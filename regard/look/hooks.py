@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
@@ -15,9 +14,6 @@ from regard.look.tap_names import check_meaning, find_taps, listed, of_source
 from regard.model.batch import Batch
 from regard.model.fronts import TextFront
 from regard.model.model import Model
-
-if TYPE_CHECKING:
-    from regard.look.activations import Captured
 
 
 class Hook:
@@ -54,8 +50,8 @@ class HookedModel:
     def __init__(self, model: Model) -> None:
         self.model = model
         self.taps = taps(model)
-        self.captured: list[Captured] | None = None  # by `look/activations.py: capture`
-        self.capturing: list[str] = []  # its taps
+        self.keep: Callable[[Batch, Sequence[Sequence[int]]], None] | None = None
+        """Told of texts that were written after the rows of a batch (`activations.py: capture`)."""
 
     def run(
         self,

@@ -123,7 +123,7 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
     )
     if not heads:
         return figures
-    repeats = repeats_for(kit.model, kit.tokenizer, seed=seed)
+    repeats = repeats_for(kit, seed=seed)
     listed = HeadClasses(kit.hooked, pairs, repeats).find(top)
     thresholds = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
     return replace(figures, thresholds=thresholds, heads=listed)
@@ -148,10 +148,19 @@ ATTENDS: dict[str, Callable[[Roles], tuple[int, int]]] = {  # columns of query a
     "s2 → s1": lambda r: (r.s2, r.s1),
     "s1+1 → s1": lambda r: (r.s1 + 1, r.s1),
 }
-REPEATED = {  # classes by attention alone: their score on random repeats, and where they look
-    "induction": ("induction", "s2 → s1+1"),
-    "duplicate token": ("duplicate", "s2 → s1"),
-    "previous token": ("previous", "s1+1 → s1"),
+LOOKS = {  # where the heads of each class look
+    "name movers": "end → io",
+    "negative name movers": "end → io",
+    "backup name movers": "end → io",
+    "S-inhibition": "end → s2",
+    "induction": "s2 → s1+1",
+    "duplicate token": "s2 → s1",
+    "previous token": "s1+1 → s1",
+}
+REPEATED = {  # classes by attention alone: their score on random repeats
+    "induction": "induction",
+    "duplicate token": "duplicate",
+    "previous token": "previous",
 }
 
 
@@ -183,45 +192,36 @@ class HeadClasses:
 
     def find(self, top: int = 5) -> list[ClassHead]:
         """The heads of each class, at most `top` of each, those that do most first."""
+        members: dict[str, Mapping[int, float | None]] = {}  # of each class, and their effects
         with progress("looking for heads") as say:
             say(f"where {len(self.sites)} heads look")
-            movers, others = self.looking("end → io"), self.looking("end → s2")
+            at_io, at_s2 = self.looking("end → io"), self.looking("end → s2")
             say("direct paths")
-            direct = self.direct
-            readers = [self.sites[n] for n in self.movers[:MAX_MOVERS]]
-            queries = [Site(site.tap.removesuffix("z") + "q", site.head) for site in readers]
-            classes: list[tuple[str, str | None, Mapping[int, float | None]]] = [
-                ("name movers", "end → io", {n: direct[n] for n in self.movers}),
-                (
-                    "negative name movers",
-                    "end → io",
-                    {n: direct[n] for n in movers if direct[n] <= -MIN_EFFECT},
-                ),
-            ]
+            direct, readers = self.direct, [self.sites[n] for n in self.movers[:MAX_MOVERS]]
+            against = {n: direct[n] for n in at_io if direct[n] <= -MIN_EFFECT}
+            members["name movers"] = {n: direct[n] for n in self.movers}
+            members["negative name movers"] = against
             say("direct paths without the name movers")
-            classes.append(("backup name movers", "end → io", self.backup_effects()))
+            members["backup name movers"] = self.backup_effects()
             say("paths to the queries of the name movers")
-            effects = self.path_effects(others if queries else [], queries)
-            counting = {n: x for n, x in effects.items() if x >= MIN_EFFECT}
-            classes.append(("S-inhibition", "end → s2", counting))
+            queries = [Site(site.tap.removesuffix("z") + "q", site.head) for site in readers]
+            effects = self.path_effects(at_s2 if queries else [], queries)
+            members["S-inhibition"] = {n: x for n, x in effects.items() if x >= MIN_EFFECT}
             say("random repeats")
             scores = {(s.layer, s.head): s for s in score_heads(self.hooked, self.repeats)}
-        for name, (_, where) in REPEATED.items():
-            classes.append((name, where, {n: direct.get(n) for n in self.looking(where)}))
-        known = {n for _, _, members in classes for n in members}
+        for name in REPEATED:
+            members[name] = {n: direct.get(n) for n in self.looking(LOOKS[name])}
+        known = {n for some in members.values() for n in some}
         rest = {n: x for n, x in direct.items() if abs(x) >= MIN_EFFECT and n not in known}
         heads: list[ClassHead] = []
-        for name, place, members in [*classes, ("no class", None, rest)]:
+        for name, effects_of in (members | {"no class": rest}).items():
             some = []
-            for n, effect in members.items():
-                site, number = self.sites[n], self.sites[n].head or 0
-                looks = None if place is None else float(self.looks[place][n])
-                score = None
-                if name in REPEATED:
-                    measured = scores[site.tap.removesuffix(".z"), number]
-                    score = getattr(measured, REPEATED[name][0])
-                block = int(site.tap.split(".")[2])
-                some.append(ClassHead(name, block, number, looks, effect, score))
+            for n, effect in effects_of.items():
+                layer, number = self.sites[n].tap.removesuffix(".z"), self.sites[n].head or 0
+                looks = float(self.looks[LOOKS[name]][n]) if name in LOOKS else None
+                measured = scores[layer, number]
+                score = getattr(measured, REPEATED[name]) if name in REPEATED else None
+                some.append(ClassHead(name, int(layer.split(".")[2]), number, looks, effect, score))
             heads += sorted(some, key=importance)[:top]
         return sorted(heads, key=importance)
 

@@ -7,6 +7,7 @@ linear in the stream, and the stream is a sum of what embedding, heads, MLPs and
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from regard.errors import UsageError
 from regard.look.attention_patterns import find_attention
 from regard.look.attribution import pose_question
 from regard.look.hooks import HookedModel
-from regard.look.patching import Goal, goal_columns, last_stack
+from regard.look.patching import Goal, goal_columns, last_stack, last_stream, stream_taps
 from regard.look.results import Contribution, Lens, LensLayer, LensToken, StreamPart
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -61,7 +62,7 @@ def lens_scores(hooked: HookedModel, batch: Batch, columns: Tensor | None = None
     model = hooked.model
     name, stack = last_stack(model, LOOKING)
     whole = model.head.config.take != "all"
-    taps = [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
+    taps = stream_taps(name, stack)
     _, seen = hooked.run(batch, taps)
     scores = []
     for tap in taps:
@@ -144,8 +145,9 @@ def output_weights(attention: Attention) -> Tensor:
 
 def head_outputs(hooked: HookedModel, z: Tensor, layer: int | str) -> Tensor:
     """What each head adds to the stream (B, T, H, D) of z (B, T, H, K); the bias is not in it."""
-    weights = output_weights(find_output_attention(hooked, layer)).to(z.dtype)
-    return torch.einsum("bthk,dhk->bthd", z, weights)
+    with torch.set_grad_enabled(z.requires_grad):
+        weights = output_weights(find_output_attention(hooked, layer)).to(z.dtype)
+        return torch.einsum("bthk,dhk->bthd", z, weights)
 
 
 def written_norms(attention: Attention, x: Tensor) -> Tensor:
@@ -200,50 +202,53 @@ def direct_attribution(
     An MLP is one part, or, by `neurons`, each of its neurons and its bias.
     """
     name, stack = check_linear(hooked.model, goal)
-    blocks = stack_blocks(stack)
-    thought = "post" if neurons else "out"
+    last, thought = last_stream(hooked), "post" if neurons else "out"
     written = [f"{name}.embed", f"{name}.blocks.*.attn.z", f"{name}.blocks.*.mlp.{thought}"]
     written += [f"{name}.blocks.*.cross.z"] if stack.config.block.cross else []
-    last = f"{name}.blocks.{len(blocks) - 1}.resid_post"
     logits, seen = hooked.run(batch, [*written, last])
     at, toward, constants = direction(hooked.model, stack.norm, seen[last], batch, goal)
+    here = {tap: take_columns(x, at[:, None]) for tap, x in seen.items()}  # (B, 1, …)
     parts, values = list[StreamPart](), list[Tensor]()
-
-    def add(kind: str, layer: str, name: str, gave: Tensor, block: int | None = None) -> None:
-        """One part's (B,), or those of all heads or neurons (N, B)."""
-        name = name if block is None else f"block {block} {name}"
-        if gave.dim() == 1:
-            parts.append(StreamPart(kind, layer, block, None, name))
-            values.append(gave)
-            return
-        parts.extend(StreamPart(kind, layer, block, n, f"{name} {n}") for n in range(len(gave)))
-        values.extend(gave)
-
-    def at_goal(tap: str) -> Tensor:
-        return take_columns(seen[tap], at[:, None])[:, 0]
-
-    add("embed", f"{name}.embed", "embedding", (at_goal(f"{name}.embed") * toward).sum(-1))
-    for n, block in enumerate(blocks):
-        path = f"{name}.blocks.{n}"
-        for kind, attention in (("attn", block.attn), ("cross", block.cross)):
-            if attention is None:
-                continue
-            layer, z = f"{path}.{kind}", at_goal(f"{path}.{kind}.z")  # (B, H, K)
-            along = torch.einsum("bd,dhk->bhk", toward, output_weights(attention).to(z.dtype))
-            part = ("head", "head") if kind == "attn" else ("cross", "cross head")
-            add(part[0], layer, part[1], (z * along).sum(-1).T, n)
-            if attention.o.bias is not None:
-                add("bias", layer, f"bias of {kind}", toward @ attention.o.bias, n)
-        thoughts, down = at_goal(f"{path}.mlp.{thought}"), block.mlp.down
-        if not neurons:
-            add("mlp", f"{path}.mlp", "MLP", (thoughts * toward).sum(-1), n)
-            continue
-        add("neuron", f"{path}.mlp", "neuron", (thoughts * (toward @ down.weight)).T, n)
-        if down.bias is not None:
-            add("bias", f"{path}.mlp", "bias of mlp", toward @ down.bias, n)
+    for several, x in stream_parts(hooked, here, neurons):
+        parts += several
+        values.append(torch.einsum("btnd,bd->nb", x, toward))
     for what, constant in constants.items():
-        add("bias", what, f"bias of the {what}", constant)
-    return DirectAttribution(parts, torch.stack(values), goal(logits, batch))
+        parts.append(StreamPart("bias", what, None, None, f"bias of the {what}"))
+        values.append(constant[None])
+    return DirectAttribution(parts, torch.cat(values), goal(logits, batch))
+
+
+def stream_parts(
+    hooked: HookedModel, seen: Mapping[str, Tensor], neurons: bool = False
+) -> Iterator[tuple[list[StreamPart], Tensor]]:
+    """What wrote the stream of the last stack: N parts, and what each wrote (B, T, N, D).
+
+    In a pre-norm model all of them sum to the stream's end. An MLP is one part, or, by `neurons`,
+    each of its neurons and its bias. Reads `embed`, `*.z`, and `*.mlp.out` or `*.mlp.post`.
+    """
+    name, stack = last_stack(hooked.model, APART)
+    begun = seen[f"{name}.embed"][:, :, None]
+    yield [StreamPart("embed", f"{name}.embed", None, None, "embedding")], begun
+    for n, block in enumerate(stack_blocks(stack)):
+        maps = {"attn": block.attn.o, "mlp": block.mlp.down}  # the last map of each part
+        if block.cross is not None:
+            maps = {"attn": block.attn.o, "cross": block.cross.o, "mlp": block.mlp.down}
+        for place, linear in maps.items():
+            layer = f"{name}.blocks.{n}.{place}"
+            if place == "mlp" and not neurons:
+                thought = seen[f"{layer}.out"][:, :, None]
+                yield [StreamPart("mlp", layer, n, None, f"block {n} MLP")], thought
+                continue
+            if place == "mlp":
+                what, x = "neuron", seen[f"{layer}.post"][..., None] * linear.weight.detach().T
+            else:
+                what = "head" if place == "attn" else "cross head"
+                x = head_outputs(hooked, seen[f"{layer}.z"], layer)
+            named = [(m, f"block {n} {what} {m}") for m in range(x.shape[2])]
+            yield [StreamPart(what.split()[0], layer, n, *each) for each in named], x
+            if linear.bias is not None:
+                bias = StreamPart("bias", layer, n, None, f"block {n} bias of {place}")
+                yield [bias], linear.bias.detach().expand_as(begun)
 
 
 def stack_blocks(stack: Stack) -> list[Block]:

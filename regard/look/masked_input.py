@@ -128,13 +128,10 @@ class MaskedInput:
         """One chunk of subsets (R, M) → goals (R,)."""
         there = torch.ones(len(kept), self.width, dtype=torch.bool)
         there[:, self.columns] = kept
-        there = there.to(self.batch.inputs.device)  # (R, S)
-        if self.baseline == "zero":
-            return self.goal_at(torch.where(there[..., None], *self.vectors)).double().cpu()
-        many = self.batch.tile(len(kept))
-        many = replace(many, inputs=torch.where(there, many.inputs, self.baseline))
-        logits, _ = self.hooked.run(many)
-        return self.goal.rows(len(kept))(logits, many).double().cpu()
+        own, absent = self.vectors
+        return (
+            self.goal_at(torch.where(there[..., None].to(own.device), own, absent)).double().cpu()
+        )
 
 
 def run_in_chunks(items: Tensor, rows: int, work: Callable[[Tensor], Tensor]) -> Tensor:

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from regard.errors import DataError, UsageError, check_known
-from regard.interop.side import start_id
 from regard.look import as_kit
 from regard.look.attention_patterns import find_attention
 from regard.look.edits import zero
@@ -49,9 +48,7 @@ class Mechanism:
     @cached_property
     def repeats(self) -> RandomRepeats:
         """Random tokens, twice: the same for the same seed."""
-        begin = start_id(self.kit.files, self.kit.config)
-        sizes = self.length, self.rows, self.seed
-        return repeats_for(self.kit.model, self.kit.tokenizer, *sizes, begin)
+        return repeats_for(self.kit, self.length, self.rows, self.seed)
 
     @cached_property
     def scores(self) -> list[HeadScore]:
@@ -127,12 +124,10 @@ class Mechanism:
         """Texts, ids or pairs as a batch."""
         if self.kit.model.target is None:
             return self.kit.batch(on)
-
-        begin = start_id(self.kit.files, self.kit.config)
         sources, targets = zip(*on, strict=True)
         encode = None if self.kit.tokenizer is None else self.kit.tokenizer.encode
         ids = [encode(t, side="target") if encode and isinstance(t, str) else t for t in targets]
-        return self.kit.batch(list(sources), [[begin, *row] for row in ids])
+        return self.kit.batch(list(sources), [[self.kit.start, *row] for row in ids])
 
 
 class HeadClaim:

@@ -309,10 +309,14 @@ def last_stack(model: Model, doing: str) -> tuple[str, Stack]:
     return name, stack
 
 
+def stream_taps(name: str, stack: Stack) -> list[str]:
+    """The residual stream of a stack: its embedding, and what stands after each block."""
+    return [f"{name}.embed", *(f"{name}.blocks.{n}.resid_post" for n in range(len(stack.blocks)))]
+
+
 def last_stream(hooked: HookedModel) -> str:
     """The tap at the end of the residual stream: what all parts write into."""
-    name, stack = last_stack(hooked.model, "patching paths")
-    return f"{name}.blocks.{len(stack.blocks) - 1}.resid_post"
+    return stream_taps(*last_stack(hooked.model, "patching paths"))[-1]
 
 
 def send_along_paths(

@@ -70,10 +70,12 @@ class ProbingTask:
         drawn = seen[torch.randint(len(seen), (count,), generator=generator)]
         return replace(self, labels=drawn[self.types])
 
-    def majority(self) -> int:
-        """How many test words have the most frequent label of the training part."""
+    def report(self, label: str, kind: ProbeKind, taps: list[ProbedTap]) -> LabelProbe:
+        """What was probed, beside the share of test words with training's most frequent label."""
         counts = self.labels[self.parts.train].bincount(minlength=len(self.names))
-        return int((self.labels[self.parts.test] == counts.argmax()).sum())
+        majority = (self.labels[self.parts.test] == counts.argmax()).double().mean()
+        words = {name: len(part) for name, part in self.parts._asdict().items()}
+        return LabelProbe(label, kind, self.names, words, {"majority": float(majority)}, taps)
 
 
 def make_task(
@@ -134,40 +136,28 @@ class Labelled(NamedTuple):
     y: Tensor
 
 
-@dataclass(frozen=True)
-class FittedProbe:
-    """Linear layers on standardised vectors, with ReLU between them."""
-
-    mean: Tensor
-    spread: Tensor
-    layers: Sequence[tuple[Tensor, Tensor]]
-    """Weight (out, in) and bias (out,) of each layer."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Vectors (N, D) → scores of labels (N, C)."""
-        return forward((x - self.mean) / self.spread, self.layers)
-
-    def count_right(self, part: Labelled) -> int:
-        """How many labels are the likeliest of their words."""
-        return int((self(part.x).argmax(-1) == part.y).sum())
+Layers = Sequence[tuple[Tensor, Tensor]]
+"""Weight (out, in) and bias (out,) of linear layers, with ReLU between them."""
 
 
-def forward(x: Tensor, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Linear layers, ReLU between them."""
+def forward(x: Tensor, layers: Layers) -> Tensor:
+    """Vectors (N, D) → scores of labels (N, C)."""
     for n, (weight, bias) in enumerate(layers):
         x = F.linear(x.relu() if n else x, weight, bias)
     return x
 
 
-def fit_probe(
-    kind: ProbeKind, train: Labelled, dev: Labelled, classes: int, seed: int = 0
-) -> FittedProbe:
-    """A probe of standardised vectors; `dev` says how strong L2 is, or when to stop."""
-    mean, spread = mean_and_spread(train.x)
-    train, dev = (Labelled((part.x - mean) / spread, part.y) for part in (train, dev))
+def count_right(kind: ProbeKind, parts: Sequence[Labelled], classes: int, seed: int = 0) -> int:
+    """How many test labels a probe has right; `parts` are to train on, to choose by, to test on.
+
+    The dev part says how strong L2 is, or when to stop.
+    """
+    train, dev, test = parts
     if kind == "linear":
-        return FittedProbe(mean, spread, [fit_regularised(train, dev, classes)])
-    return FittedProbe(mean, spread, fit_mlp(train, dev, classes, seed))
+        layers: Layers = [fit_regularised(train, dev, classes)]
+    else:
+        layers = fit_mlp(train, dev, classes, seed)
+    return int((forward(test.x, layers).argmax(-1) == test.y).sum())
 
 
 def mean_and_spread(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -222,7 +212,7 @@ def fit_linear(
     return weight.detach(), bias.detach()
 
 
-def fit_mlp(train: Labelled, dev: Labelled, classes: int, seed: int) -> list[tuple[Tensor, Tensor]]:
+def fit_mlp(train: Labelled, dev: Labelled, classes: int, seed: int) -> Layers:
     """One hidden layer, by Adam on small batches; the weights that were best on `dev`."""
     generator = torch.Generator().manual_seed(seed)
     layers = []
@@ -288,26 +278,16 @@ def probe_vectors(
 ) -> ProbedTap:
     """Fit on the training part, count on the test part; x (M, D) are all words that were given."""
     x = x[task.kept.to(x.device)]
-    classes = len(task.names)
-
-    def parts_of(task: ProbingTask) -> list[Labelled]:
-        y = task.labels.to(x.device)
-        return [Labelled(x[part.to(x.device)], y[part.to(x.device)]) for part in task.parts]
-
-    train, dev, test = parts_of(task)
-    asked = len(test.y)
-    right = fit_probe(kind, train, dev, classes, seed).count_right(test)
-    remembered = None
-    if control is not None:
-        own, held, unseen = parts_of(control)
-        remembered = fit_probe(kind, own, held, classes, seed).count_right(unseen)
-    return ProbedTap(
-        tap,
-        right / asked,
-        *share_interval(right, asked),
-        None if remembered is None else remembered / asked,
-        None if remembered is None else (right - remembered) / asked,
-    )
+    mean, spread = mean_and_spread(x[task.parts.train.to(x.device)])
+    x = (x - mean) / spread
+    right = []
+    for labels in [one.labels.to(x.device) for one in (task, control) if one is not None]:
+        parts = [Labelled(x[part], labels[part]) for part in (p.to(x.device) for p in task.parts)]
+        right.append(count_right(kind, parts, len(task.names), seed))
+    asked = len(task.parts.test)
+    interval = share_interval(right[0], asked)
+    remembered = (right[1] / asked, (right[0] - right[1]) / asked) if control else (None, None)
+    return ProbedTap(tap, right[0] / asked, *interval, *remembered)
 
 
 # Treebanks --------------------------------------------------------------------------------------
@@ -391,10 +371,5 @@ def probe_labels(
     for tap, x in tap_vectors(kit, [row for _, row in corpus], taps):
         for label, task in tasks.items():
             probed[label].append(probe_vectors(tap, x, task, kind, seed, controls.get(label)))
-    probes = []
-    for label, task in tasks.items():
-        test = len(task.parts.test)
-        baselines = {"majority": task.majority() / test}
-        words = {name: len(part) for name, part in task.parts._asdict().items()}
-        probes.append(LabelProbe(label, kind, task.names, words, baselines, probed[label]))
+    probes = [task.report(label, kind, probed[label]) for label, task in tasks.items()]
     return probes[0] if len(probes) == 1 else LabelProbes(probes)

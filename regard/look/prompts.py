@@ -19,7 +19,6 @@ from regard.ambient import note
 from regard.data.text_files import read_lines
 from regard.decode.prompt import encode_gaps, prompt_ids
 from regard.errors import DataError, UsageError
-from regard.interop.side import start_id
 from regard.look.labels import token_labels
 from regard.look.patching import Goal, Pairs
 from regard.look.text_limits import check_length
@@ -56,7 +55,7 @@ def read_asked(kit: Kit, text: str, doing: str, begun: str = "") -> AskedText:
         ids = check_length(kit, tokenizer.encode(text), doing)
         after = tokenizer.encode(begun, special=False, side="target")
         kit.check_room(len(after) + 1)
-        return AskedText(ids, begun, written=[start_id(kit.files, kit.config), *after])
+        return AskedText(ids, begun, written=[kit.start, *after])
     if model.decoder is not None:
         return AskedText(check_length(kit, prompt_ids(tokenizer, text), doing), text)
     mask = tokenizer.specials.get("mask")
@@ -129,11 +128,11 @@ def read_prompts(path: str | Path) -> list[PromptPair]:
     return prompts
 
 
-AskedPair = tuple[AskedText, AskedText, str, str | None]
-"""A pair as a model reads it: clean, corrupted, answer, other answer."""
+AskedPair = tuple[AskedText, AskedText, int, int | None]
+"""A pair as a model reads it: clean, corrupted, and the tokens of answer and other answer."""
 
 
-def read_pair(kit: Kit, pair: PromptPair, number: int) -> AskedPair:
+def read_pair(kit: Kit, pair: PromptPair, number: int, tell: Callable[[str], object]) -> AskedPair:
     """Read both prompts; an encoder-decoder has written what both answers begin with."""
     begun, good, bad = "", pair.good, pair.bad
     if kit.model.config.target is not None:
@@ -146,22 +145,18 @@ def read_pair(kit: Kit, pair: PromptPair, number: int) -> AskedPair:
     clean, corrupt = (read_asked(kit, text, doing, begun) for text in (pair.clean, pair.corrupt))
     if len(clean.ids) == len(corrupt.ids) and clean.gap != corrupt.gap:
         raise DataError(doing, f"gaps at different tokens: {pair.clean!r}", "one place for both")
-    return clean, corrupt, good, bad
+    find = partial(find_token, kit.text_tokenizer, clean.before, tell=tell)
+    return clean, corrupt, find(good), None if bad is None else find(bad)
 
 
 def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
     """Prompts as batches on the model's device; twins must have as many tokens."""
-    tokenizer = kit.text_tokenizer
-    asked = [read_pair(kit, pair, number) for number, pair in enumerate(prompts, 1)]
+    notes: dict[str, None] = {}  # each once
+    asked = [read_pair(kit, pair, n, notes.setdefault) for n, pair in enumerate(prompts, 1)]
     cleans, corrupts = [pair[0] for pair in asked], [pair[1] for pair in asked]
     check_lengths(kit, cleans, corrupts)
-    notes: dict[str, None] = {}  # each once
-    good = [find_token(tokenizer, x.before, word, notes.setdefault) for x, _, word, _ in asked]
-    bad = [
-        find_token(tokenizer, x.before, word, notes.setdefault)
-        for x, _, _, word in asked
-        if word is not None  # of all lines or of none
-    ]
+    good = [pair[2] for pair in asked]
+    bad = [pair[3] for pair in asked if pair[3] is not None]  # of all lines or of none
     for text in list(notes)[:SHOWN]:
         note(text)
     if len(notes) > SHOWN:

@@ -392,6 +392,9 @@ class Lens(Result):
 
 # Extraction ---------------------------------------------------------------------------------------
 
+Position = Literal["all", "last"]
+"""Which tokens of a text have a row."""
+
 
 class Extraction(Result):
     """{out}: activations of {texts} texts."""
@@ -401,7 +404,7 @@ class Extraction(Result):
     model: str
     taps: dict[str, dict[str, list[int]]]
     """Of each tap the shape of its rows."""
-    position: int | str
+    position: Position
     tokens_of: str
     """Whose tokens the rows are: of the text, or of the source or target."""
     rows: int
@@ -409,8 +412,6 @@ class Extraction(Result):
     tokens: int
     skipped: int
     """Texts that could not be read."""
-    short: int
-    """Texts without a token at the position asked for."""
     bytes: int
     shards: int
     seconds: float

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from regard.ambient import current
 from regard.data.statistics import share_interval, spearman
@@ -85,14 +83,12 @@ class Parsed(NamedTuple):
 
     def mean_error(self, matrix: Tensor, some: Tensor) -> Tensor:
         """Mean over some sentences of the mean absolute error in each."""
-        places = some.tolist()
-        z = pad_sequence([self.vectors[n] for n in places], batch_first=True) @ matrix.T
-        true = [self.true[n] for n in places]
-        pads = [(0, z.shape[1] - len(each)) * 2 for each in true]
-        wanted = torch.stack([F.pad(each, pad) for each, pad in zip(true, pads, strict=True)])
-        shares = [torch.full_like(each, 1 / each.numel()) for each in true]
-        weight = torch.stack([F.pad(each, pad) for each, pad in zip(shares, pads, strict=True)])
-        return ((squared_distances(z) - wanted).abs() * weight).sum() / len(places)
+        x = torch.cat([self.vectors[n] for n in some.tolist()])
+        true = [self.true[n] for n in some.tolist()]
+        weight = torch.block_diag(*(torch.full_like(each, 1 / each.numel()) for each in true))
+        error = squared_distances(x @ matrix.T) - torch.block_diag(*true)
+        total: Tensor = (error.abs() * weight).sum()
+        return total / len(some)
 
 
 def fit_structure(

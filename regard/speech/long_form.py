@@ -27,7 +27,7 @@ from regard.decode.constraints import NEVER, ban
 from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process, without_end
 from regard.errors import DataError, UsageError, did_you_mean
-from regard.interop.side import parse, start_id, whole_number
+from regard.interop.side import parse, whole_number
 from regard.loading import wrong_network
 from regard.model.batch import Batch
 from regard.model.config import AudioConfig
@@ -73,7 +73,7 @@ class Transcriber:
         settings, front = parse(kit.files, "generation_config.json"), kit.model.config.front
         if not isinstance(front, AudioConfig) or kit.model.decoder is None:
             raise wrong_network("transcribing", kit, "a Whisper model")
-        self.kit, self.start, self.end = kit, start_id(kit.files, kit.config), min(kit.stops)
+        self.kit, self.start, self.end = kit, kit.start, min(kit.stops)
         self.window, self.mels = 2 * front.length, front.mels
         key, known = "no_timestamps_token_id", settings.get("lang_to_id") or {}
         self.no_times, self.room = whole_number(settings.get(key), key), kit.room or 448

@@ -126,6 +126,4 @@ def probe_pictures(
     task = make_task([label for _, label, _ in examples], names, range(len(names)), seed)
     rows = ((tap, torch.cat(parts)) for tap, parts in vectors.items())
     probed = [probe_vectors(tap, x, task, how, seed) for tap, x in rows]
-    sizes = {name: len(part) for name, part in task.parts._asdict().items()}
-    baselines = {"majority": task.majority() / len(task.parts.test)}
-    return LabelProbe("class", how, task.names, sizes, baselines, probed)
+    return task.report("class", how, probed)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.data import token_store
+from regard import files
 from regard.data.bucket import Buckets
 from regard.data.token_store import Store, hold_out, pair_store, text_store, write_store
 from regard.data.windows import Windows
@@ -110,7 +110,7 @@ def test_an_error_or_a_full_disk_leaves_the_old_store(tmp_path, monkeypatch):
     def sync(file):
         raise full
 
-    monkeypatch.setattr(token_store, "sync", sync)
+    monkeypatch.setattr(files, "sync", sync)
     with pytest.raises(ResourceError, match="No space left"):
         make_store(path, [[1]])
     assert [file.name for file in tmp_path.iterdir()] == ["a"] and Store(path)[0].tolist() == [7, 8]

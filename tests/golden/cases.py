@@ -454,8 +454,8 @@ CASES = [
     Case("probe-ngram", "look probe {ngram} {treebank} --label upos"),
     Case("extract", "look extract {gpt2} --file {river} --tap '*.resid_post' --out {out}"),
     Case(
-        "extract-mean",
-        "look extract {bert} --file {river} --tap '*.0.attn.z' --position mean --out {out}",
+        "extract-last",
+        "look extract {bert} --file {river} --tap '*.0.attn.z' --position last --out {out}",
     ),
     Case("extract-no-tap", "look extract {gpt2} --file {river} --tap nose --out {out}"),
     Case(

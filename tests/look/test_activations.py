@@ -15,7 +15,6 @@ from regard.decode.beam import BeamConfig
 from regard.decode.sampling import Ends, SampleConfig
 from regard.errors import UsageError
 from regard.kit import Kit
-from regard.look.activations import find_path
 from regard.model.config import HeadConfig, RecurrentConfig, TextConfig
 from regard.model.precision import set_precision
 from regard.model.recurrent import Recurrent
@@ -148,7 +147,7 @@ def test_the_answers_stay_and_nothing_is_left_behind(driver):
     assert all(tap.fn is None for tap in kit.hooked.taps.values())
     with pytest.raises(RuntimeError), kit.capture("*.z"):
         raise RuntimeError
-    assert kit.hooked.captured is None and all(t.fn is None for t in kit.hooked.taps.values())
+    assert kit.hooked.keep is None and all(t.fn is None for t in kit.hooked.taps.values())
 
 
 def test_packed_products():
@@ -171,23 +170,23 @@ def test_texts_and_edits():
         assert_near(captured[1].values[name], x[0], 1e-4)
 
 
-def test_what_cannot_be_captured():
+@pytest.mark.parametrize("strict", [False, True])
+def test_scores_and_strict_texts(strict):
+    """The scores of each new token are those that it was chosen by."""
+    kit = small_kit("llama")
+    with kit.capture(["logits", "*.z"]) as captured:
+        made = kit.generate(
+            [random_ids(4, 1).tolist(), random_ids(2, 2).tolist()], 5, strict=strict
+        )
+    for one, new in zip(captured, made, strict=True):
+        assert one.values["logits"][one.given - 1 :].argmax(-1).tolist() == new.tolist()
+        assert len(one.values["decoder.blocks.0.attn.z"]) == len(one.ids) == one.given + 4
+
+
+def test_one_capture_at_a_time():
     kit = small_kit("gpt2")
-    with pytest.raises(UsageError, match="next token only"), kit.capture("logits"):
-        pass
     with pytest.raises(UsageError, match="one at a time"), kit.capture("*.z"), kit.capture("*.z"):
         pass
-    with pytest.raises(UsageError, match="strict"), kit.capture("*.z"):
-        kit.generate([[1, 2]], 3, strict=True)
-
-
-def test_a_path_through_rows_that_hold_the_same_words():
-    """Rows 0 and 1 both read 5; only row 1's child reads 6."""
-    ids = [[9], [5, 5], [7, 6]]
-    assert find_path(0, [5, 6, 2], ids, [None, [0, 0], [0, 1]]) == [0, 1, 1]
-    assert find_path(0, [5, 7, 2], ids, [None, [0, 0], [0, 1]]) == [0, 0, 0]
-    assert find_path(0, [5], ids, [None, [0, 0], [0, 1]]) == [0]
-    assert find_path(0, [], ids, [None, [0, 0], [0, 1]]) == [0]
 
 
 # Edits of positions while a text is written -------------------------------------------------------

@@ -49,8 +49,8 @@ def test_texts_that_cannot_be_read_are_named(writer, tmp_path, capsys):  # noqa:
     assert told.exit_code == 3 and "text 2" in err and "at most 40" in err and "line 3" in err
     assert told.skipped == 2 and sorted(set(Extracted(out).index.text.tolist())) == [0, 3]
     with pytest.raises(DataError, match="no text that gives a row"):
-        regard.look.extract(writer, "Hello", tap=["*.z"], out=tmp_path / "b", position=30)
-    with pytest.raises(UsageError, match="all, last, mean or a whole number"):
+        regard.look.extract(writer, "", tap=["*.z"], out=tmp_path / "b")
+    with pytest.raises(UsageError, match="one of all, last"):
         regard.look.extract(writer, "Hello", tap=["*.z"], out=tmp_path / "b", position="end")
     assert not (tmp_path / "b").exists()
 

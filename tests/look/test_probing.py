@@ -10,8 +10,8 @@ from regard.data.statistics import share_interval
 from regard.errors import DataError
 from regard.look.probing import (
     Labelled,
+    count_right,
     fit_linear,
-    fit_probe,
     make_task,
     mean_and_spread,
     probe_vectors,
@@ -70,7 +70,7 @@ def test_one_hot_words_reach_the_bound_of_their_types():
     weights = fit_linear(x, task.labels, 3, l2=1e-3)
     right = int((torch.nn.functional.linear(x, *weights).argmax(1) == task.labels).sum())
     assert right == int(counts.amax(1).sum())
-    assert fit_probe("linear", part, part, 3).count_right(part) == right
+    assert count_right("linear", [part, part, part], 3) == right
 
 
 def test_a_probe_that_remembers_words_has_no_selectivity():
@@ -159,7 +159,7 @@ def test_baselines_by_hand():
     words = ["x", "y", "x", "y", "x", "z"] * 10
     labels = ["A", "B", "A", "B", "A", "A"] * 10
     task = task_of(labels, words, per=6)
-    assert task.majority() == 4
+    assert task.report("label", "linear", []).baselines == {"majority": 4 / len(task.parts.test)}
 
 
 def test_dimensions_that_do_not_vary_are_left_alone():

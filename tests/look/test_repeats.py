@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -35,27 +37,27 @@ def test_repeats_are_ordinary_tokens_twice():
 
 
 def test_as_long_as_suits_the_model():
-    gpt2, t5 = small_kit("gpt2").model, small_kit("t5").model
+    gpt2, t5 = small_kit("gpt2"), replace(small_kit("t5"), config={"decoder_start_token_id": 7})
     assert repeats_for(gpt2).batch.inputs.shape == (4, 96)  # 96 positions
-    made = repeats_for(t5, rows=2, begin=7)
+    made = repeats_for(t5, rows=2)
     assert made.length == VOCAB and made.batch.inputs.shape == (2, 2 * VOCAB)
     assert made.batch.target[:, 0].tolist() == [7, 7]
     assert repeats_for(gpt2, length=5).batch.inputs.shape == (4, 10)
     with pytest.raises(UsageError, match="at most 48"):
         repeats_for(gpt2, length=49)
     with pytest.raises(UsageError, match="reads image"):
-        repeats_for(small_kit("vit").model)
+        repeats_for(small_kit("vit"))
     with pytest.raises(UsageError, match="reads audio"):
-        repeats_for(small_kit("whisper").model)
+        repeats_for(small_kit("whisper"))
 
 
 def test_no_control_tokens_and_the_beginning_that_a_tokenizer_wants():
     corpus = ["the cat sat on the mat", "naïve café"] * 5
     made = train_tokenizer(corpus, "wordpiece", 60, specials=ROLES, wrap="cls-sep")
-    found = repeats_for(small_kit("bert").model, made, 6)
+    found = repeats_for(replace(small_kit("bert"), tokenizer=made), 6)
     assert not set(found.batch.inputs[:, 1:].flatten().tolist()) & set(made.specials.values())
     assert found.batch.inputs[:, 0].tolist() == [made.specials["cls"]] * 4
     assert found.start("encoder.x") == 1 and found.batch.inputs.max() < VOCAB
     assert found.batch.inputs.shape == (4, 13)
     ended = train_tokenizer(corpus, "bpe", 300, specials=("pad", "eos"), wrap="eos")
-    assert repeats_for(small_kit("gpt2").model, ended, 6).before == 0
+    assert repeats_for(replace(small_kit("gpt2"), tokenizer=ended), 6).before == 0
