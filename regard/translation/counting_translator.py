@@ -9,7 +9,7 @@ from regard.ambient import note
 from regard.data.sentences import sentence_spans
 from regard.history.word_translator import TranslatedSentence, WordTranslator
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Document, Part, Segment, TargetText, join
+from regard.translation.document import Document, Part, Segment, TargetText, distinct, join
 from regard.translation.results import OtherWord, TargetWord
 from regard.translation.translator import Tell
 
@@ -28,11 +28,8 @@ class CountingTranslator:
             for span in sentence_spans(text):
                 sentence = self.model.translate(text[slice(*span)], count)
                 segment = Segment(span, text[slice(*span)], [], False)
-                best = {
-                    (written := sentence.text(each)): TargetText(written, logprob, [])
-                    for each, logprob in reversed(sentence.best)
-                }
-                parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
+                best = (TargetText(sentence.text(each), log, []) for each, log in sentence.best)
+                parts.append(Part(segment, distinct(best)))
                 words += list_words(sentence, count > 1)
                 unknown += sentence.unknown
             documents.append(Document(text, parts, join(text, parts, count), words))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +94,14 @@ class Document(NamedTuple):
     """Of the first translation, by a model that counts words."""
 
 
+def distinct(answers: Iterable[TargetText]) -> list[TargetText]:
+    """Translations in their order, of those with one text the first."""
+    texts: dict[str, TargetText] = {}
+    for answer in answers:
+        texts.setdefault(answer.text, answer)
+    return [*texts.values()]
+
+
 def gap_before(text: str, parts: Sequence[Part], n: int) -> str:
     """What stands between a segment and the one before it."""
     return text[parts[n - 1].segment.span[1] : parts[n].segment.span[0]] if n else ""
@@ -106,13 +114,10 @@ def join(text: str, parts: Sequence[Part], count: int) -> list[TargetText]:
     whole = [TargetText("", 0.0, [])]
     for n, part in enumerate(parts):
         between = gap_before(text, parts, n)
-        mixed: dict[str, TargetText] = {}
-        for a in whole:
-            for b in part.translations:
-                both = TargetText(
-                    a.text + between + b.text, a.logprob + b.logprob, [*a.tokens, *b.tokens]
-                )
-                mixed.setdefault(both.text, both)
-        first, *rest = mixed.values()
+        first, *rest = distinct(
+            TargetText(a.text + between + b.text, a.logprob + b.logprob, [*a.tokens, *b.tokens])
+            for a in whole
+            for b in part.translations
+        )
         whole = [first, *sorted(rest, key=lambda t: -t.logprob)[: count - 1]]
     return whole

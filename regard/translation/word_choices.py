@@ -20,7 +20,6 @@ def document_words(
     translator: Translator, document: Document, readings: list[WordReading], others: bool = False
 ) -> list[TargetWord]:
     """The words of the best translation; with others, and the whole text that goes on from them."""
-    search = SentenceSearch(translator.kit, translator.config, translator.strict)
     parts = document.parts
     best = [part.translations[0].text for part in parts]
     gaps = [gap_before(document.text, parts, n) for n in range(len(parts))]
@@ -30,7 +29,7 @@ def document_words(
         if others and part.segment.ids:
             before = "".join(g + b for g, b in zip(gaps[:n], best[:n], strict=True)) + gaps[n]
             after = "".join(g + b for g, b in zip(gaps[n + 1 :], best[n + 1 :], strict=True))
-            choices = other_words(search, part, reading, before, after)
+            choices = other_words(translator.search, part, reading, before, after)
             both = zip(words, choices, strict=True)
             words = [replace(word, alternatives=listed) for word, listed in both]
         listed += fit_words(best[n], words)

@@ -20,7 +20,7 @@ import torch
 from regard.errors import ResourceError
 from regard.heap import give_back_memory
 from regard.translation.document import Document
-from regard.translation.translator import SentenceSearch, Tell, Translator
+from regard.translation.translator import Tell, Translator
 
 LEAST = 32  # lines that are worth more than one process
 SHARE = 64  # lines at most that a process translates at once
@@ -57,9 +57,8 @@ class WorkerPool:
 @contextmanager
 def start_workers(translator: Translator, count: int) -> Iterator[None]:
     """Inside, so many processes do what a translator has to do; they end with the block."""
-    kit = translator.kit
-    packing = SentenceSearch(kit, translator.config)
-    packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
+    # Packs weights that all will share.
+    translator.search.translate([sorted(translator.kit.stops)[:1] or [0]])
     _ = translator.hinter, translator.memory.places  # read once: all will share them
     sys.stdout.flush()  # a process would write again what was not written yet
     sys.stderr.flush()

@@ -330,7 +330,7 @@ def test_what_the_search_in_c_notes_is_enough(kit, monkeypatch, beams):
         noted = search.translate(rows)
     monkeypatch.setattr(loop, "search_natively", lambda *_: None)
     by_steps = SentenceSearch(kit, search.config).translate(rows)
-    for (one,), (other,) in zip(noted, by_steps, strict=True):
+    for one, other in zip(noted, by_steps, strict=True):
         assert one.tokens == other.tokens and len(one.logprobs) == len(one.tokens)
         assert sum(one.logprobs) == pytest.approx(one.logprob, abs=1e-4)
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)
