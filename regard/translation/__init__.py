@@ -15,13 +15,7 @@ from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.formats import READERS, DocumentFile
-from regard.translation.results import (
-    Alternative,
-    Explanation,
-    TargetWord,
-    TranslatedDocument,
-    Translation,
-)
+from regard.translation.results import Alternative, TranslatedDocument, Translation
 from regard.verbs import (
     Count,
     EditsLike,
@@ -64,7 +58,6 @@ def translate(
     ban: Sequence[str] = (),
     begin: str = "",
     glossary: File | Mapping[str, str] | None = None,
-    coin: bool = False,
     alpha: float = 0.6,
     max_new: Count | None = None,
     shortlist: bool = True,
@@ -101,8 +94,6 @@ def translate(
         begin: what each translation begins with.
         glossary: terms and their translations: a file, source term TAB target term on each line, or
             a mapping. Terms in small letters are found in any case and in the plural.
-        coin: whether words may be made up that training never wrote, where the folder lists what
-            it did.
         alpha: strength of the length penalty (Wu 2016); 0 prefers short translations.
         max_new: tokens at most (50 more than the source has).
         shortlist: on a CPU, whether to score only the words that the folder's shortlist allows,
@@ -150,7 +141,6 @@ def translate(
         glossary=glossary,
         shortlist=shortlist,
         batch=batch,
-        coin=coin,
         doubt=explain or doubt is not False,
         words=words and alternatives > 1,
         explain=explain,
@@ -186,18 +176,12 @@ def _translate_groups(
     streamed: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
-    from regard.translation.explanation import explain_part, read_words
     from regard.translation.normalise import LANGUAGES, other_language
-    from regard.translation.translator import Translator
-    from regard.translation.word_choices import document_words
-    from regard.translation.word_confidence import doubt_config
 
     done = empty = 0
     foreign = Counter[str]()
     with progress("translating") as say, opened as translator:
-        network = translator if isinstance(translator, Translator) else None
-        language = network.segmenter.language if network else ""
-        regression = doubt_config(network.kit.config) if network else None
+        language = translator.language
         for group in groups:
             size = len(group)
 
@@ -220,16 +204,8 @@ def _translate_groups(
                 if isinstance(line, RegardError):
                     yield Failed(line)
                     continue
-                document, reasons = next(documents), None
-                words, parts = document.words if config.doubt else None, document.parts
-                if network and (config.doubt or config.words):
-                    readings = [read_words(network.kit, part, regression) for part in parts]
-                    words = document_words(network, document, readings, config.words)
-                    if config.explain:
-                        both = zip(parts, readings, strict=True)
-                        reasons = [explain_part(network, *each) for each in both]
-                result = describe(document, words, reasons, streamed)
-                yield replace(result, threshold=regression.threshold) if regression else result
+                threshold = translator.doubt.threshold if translator.doubt else 0.5
+                yield describe(translator.read(next(documents)), threshold, streamed)
                 empty += not line.strip()
             done += len(group)
     if 0 < empty < done:
@@ -238,23 +214,24 @@ def _translate_groups(
         note(f"texts that look like {names}, and stay so: {count:,}")
 
 
-def describe(
-    document: Document,
-    words: list[TargetWord] | None,
-    reasons: list[Explanation] | None,
-    streamed: bool,
-) -> Translation:
+def describe(document: Document, threshold: float, streamed: bool) -> Translation:
     """What became of a text, as a result."""
-    others = [
-        Alternative(on_one_line(document.text, t.text), t.logprob) for t in document.translations
+    text, words = document.text, document.words
+    best, *_ = others = [
+        Alternative(on_one_line(text, t.text), t.logprob) for t in document.translations
     ]
-    several = others if len(others) > 1 else []
-    mean = None
-    if words is not None:
-        mean = sum(word.confidence for word in words) / len(words) if words else 1.0
-    best = others[0]
-    fields = (document.text, best.text, best.logprob, mean, several, words or [], reasons, streamed)
-    return Translation(*fields)
+    mean = sum(word.confidence for word in words) / len(words) if words else 1.0
+    return Translation(
+        text,
+        best.text,
+        best.logprob,
+        None if words is None else mean,
+        others if len(others) > 1 else [],
+        words or [],
+        document.reasons,
+        streamed,
+        threshold,
+    )
 
 
 def on_one_line(source: str, text: str) -> str:

@@ -37,9 +37,6 @@ class TranslateConfig:
     batch: int | None = None
     """Sentences that are translated together, of long ones fewer; None is as many as suit the beam.
     Changes no answer."""
-    coin: bool = False
-    """Whether words may be made up that training never wrote, where the folder lists what it did;
-    else the search goes another way from there."""
     doubt: bool = False
     """Whether to look what each word of the first translation came from."""
     words: bool = False

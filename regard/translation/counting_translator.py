@@ -17,6 +17,8 @@ from regard.translation.translator import Tell
 class CountingTranslator:
     """A model that counts and what is asked of it; stands where a `Translator` does."""
 
+    language, doubt = "", None
+
     def __init__(self, model: WordTranslator, config: TranslateConfig) -> None:
         self.model, self.config = model, config
 
@@ -32,13 +34,18 @@ class CountingTranslator:
                 parts.append(Part(segment, distinct(best)))
                 words += list_words(sentence, count > 1)
                 unknown += sentence.unknown
-            documents.append(Document(text, parts, join(text, parts, count), words))
+            whole = join(text, parts, count)
+            documents.append(Document(text, parts, whole, words if self.config.doubt else None))
             if tell is not None:
                 tell(n, len(texts))
         if unknown:
             named = ", ".join(dict.fromkeys(unknown[:5])) + (" …" if len(unknown) > 5 else "")
             note(f"{len(unknown):,} unknown words were copied: {named}")
         return documents
+
+    def read(self, document: Document) -> Document:
+        """A document with its words, which it has."""
+        return document
 
 
 def list_words(sentence: TranslatedSentence, several: bool) -> list[TargetWord]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regard.data.sentences import Span
 from regard.tokens.tokenizer import Tokenizer
 from regard.translation.dictionary import Entry, write_hints
-from regard.translation.results import TargetWord
+from regard.translation.results import Explanation, TargetWord
 
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
 STOP = re.compile(r"(?<!\.)(?<!\.[^\W\d])\.$")  # of a sentence, not of an abbreviation or a pause
@@ -90,8 +90,10 @@ class Document(NamedTuple):
     parts: list[Part]
     translations: list[TargetText]
     """Of the whole text: the best of each segment, then the likeliest mixtures."""
-    words: list[TargetWord] = []
-    """Of the first translation, by a model that counts words."""
+    words: list[TargetWord] | None = None
+    """Of the first translation, where they are asked for."""
+    reasons: list[Explanation] | None = None
+    """Of each part."""
 
 
 def distinct(answers: Iterable[TargetText]) -> list[TargetText]:

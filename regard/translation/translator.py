@@ -6,6 +6,7 @@ lost, addresses, numbers, words that exist, is searched for again.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -21,7 +22,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.sentences import trim
-from regard.decode.alternatives import after_each, alternatives, extend
+from regard.decode.alternatives import alternatives, extend
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.constraints import LexicalSearch, ban_phrases, begin_with, find_words, spell_word
 from regard.decode.loop import search_kit
@@ -42,14 +43,33 @@ from regard.translation.dictionary import (
     read_dictionary,
     write_hints,
 )
-from regard.translation.document import Document, Part, Segment, TargetText, distinct, join
-from regard.translation.explanation import align_config, look_across, token_spans
+from regard.translation.document import (
+    Document,
+    Part,
+    Segment,
+    TargetText,
+    distinct,
+    gap_before,
+    join,
+)
+from regard.translation.explanation import (
+    WordReading,
+    align_config,
+    explain_part,
+    fit_words,
+    look_across,
+    read_words,
+    token_spans,
+    word_tokens,
+)
 from regard.translation.glossary import Glossary, lacks_terms, put_terms
 from regard.translation.markup import put_marks
 from regard.translation.memory import TranslationMemory
 from regard.translation.normalise import tidy
 from regard.translation.repair import WORD, coined_words, read_numbers
+from regard.translation.results import OtherWord, TargetWord
 from regard.translation.segment import Segmenter
+from regard.translation.word_confidence import doubt_config
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -81,7 +101,8 @@ class Translator:
         self.search = SentenceSearch(kit, config, strict)
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
         self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, memory)
-        self.numbers = read_numbers(kit.files)
+        self.numbers, self.doubt = read_numbers(kit.files), doubt_config(kit.config)
+        self.language = self.segmenter.language
 
     @cached_property
     def hinter(self) -> Hinter | None:
@@ -169,6 +190,29 @@ class Translator:
         """A segment with hints of these entries."""
         ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries)[0])
         return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
+
+    def read(self, document: Document) -> Document:
+        """A document with the words of its translation and the reasons, as far as asked for.
+
+        With others for each word, and the whole text that goes on from them.
+        """
+        if not self.config.doubt:
+            return document
+        parts, words = document.parts, list[TargetWord]()
+        gaps = [gap_before(document.text, parts, n) for n in range(len(parts))]
+        best = [part.translations[0].text for part in parts]
+        pieces = [gap + text for gap, text in zip(gaps, best, strict=True)]
+        readings = [read_words(self.kit, part, self.doubt) for part in parts]
+        for n, (part, reading) in enumerate(zip(parts, readings, strict=True)):
+            own = reading.words
+            if self.config.words and part.segment.ids:
+                around = "".join(pieces[:n]) + gaps[n], "".join(pieces[n + 1 :])
+                choices = zip(own, self.search.other_words(part, reading, *around), strict=True)
+                own = [replace(word, alternatives=others) for word, others in choices]
+            words += fit_words(best[n], own)
+        both = zip(parts, readings, strict=True)
+        reasons = [explain_part(self, *each) for each in both] if self.config.explain else None
+        return document._replace(words=words, reasons=reasons)
 
     # Mending ------------------------------------------------------------------------------------
 
@@ -290,7 +334,7 @@ class SentenceSearch:
         read = zip(map(tuple, rows), hypotheses, strict=True)
         self.encoded = {row: h.memory for row, h in read if h.memory is not None}
         answers = [*map(self.text, hypotheses)]
-        if not (self.config.coin or self.config.keeps_whole or self.kit.written is None):
+        if not (self.config.keeps_whole or self.kit.written is None):
             changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
                 before, answers = answers, self.replace_coined(rows, answers, changed)
@@ -487,6 +531,39 @@ class SentenceSearch:
             and not any(find_words(self.kit, h.tokens, self.config.ban))
         ]
 
+    @torch.no_grad()
+    def other_words(
+        self, part: Part, reading: WordReading, before: str, after: str
+    ) -> list[list[OtherWord]]:
+        """For each word of a sentence's translation as many others as there are alternatives.
+
+        `before` and `after` are what stands around the sentence in the whole text.
+        """
+        kit, count, row = self.kit, self.config.alternatives, part.segment.ids
+        restore = part.segment.restore
+        tokens = without_end(part.translations[0].tokens, kit.stops)
+        places = [start for start, end in reading.tokens if end]
+        if not places:
+            return [[] for _ in reading.words]
+        batch, log = self.follow(row, tokens)
+        at = (batch, log, tokens, places, self.limit(row), count + 1)
+        branched = iter(alternatives(kit, *at, processes=bans(self.ban), strict=self.strict))
+        listed = []
+        for word, (start, end) in zip(reading.words, reading.tokens, strict=True):
+            others: dict[str, OtherWord] = {}
+            for branch in next(branched) if end else ():
+                text, spans = token_spans(kit, without_end(branch.tokens, kit.stops))
+                whole = " ".join(text.split())
+                for (a, b), (first, stop) in zip(*word_tokens(text, spans), strict=True):
+                    if first == start and stop and text[a:b] != word.text:
+                        other = text[a:b]
+                        probability = math.exp(sum(branch.logprobs[start:stop]))
+                        ending = restore(other, whole.endswith(other))
+                        translation = f"{before}{restore(whole)}{after}"
+                        others.setdefault(other, OtherWord(ending, probability, translation))
+            listed.append(sorted(others.values(), key=lambda other: -other.probability)[:count])
+        return listed
+
     def distinct(
         self, row: Row, best: TargetText, hypotheses: Iterable[Hypothesis]
     ) -> list[TargetText]:
@@ -499,10 +576,10 @@ class SentenceSearch:
         heard, new = {spoken(best.text)}, list[TargetText]()
         for answer in sorted(map(self.text, hypotheses), key=lambda answer: -answer.logprob):
             words = spoken(answer.text)
-            made_up = not self.config.coin and self.coined(row, answer.text)
-            if answer.logprob <= best.logprob and words not in heard and not made_up:
-                heard.add(words)
-                new.append(answer)
+            if answer.logprob <= best.logprob and words not in heard:
+                if not self.coined(row, answer.text):
+                    heard.add(words)
+                    new.append(answer)
         return new
 
     @torch.no_grad()
@@ -521,7 +598,7 @@ class SentenceSearch:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
         batch = self.kit.batch([list(row)])
         scores = self.kit.run_batch(extend(batch, [tokens]), None, self.strict)
-        return batch, after_each(scores, batch, len(tokens))
+        return batch, scores[0, batch.ids.shape[1] - 1 :].float().log_softmax(-1)
 
     def limit(self, row: Row) -> int:
         """The most new tokens of a row: no more than the decoder has positions for."""
