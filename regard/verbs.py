@@ -202,6 +202,11 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected, fix)
 
 
+def fields_of(kind: type[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a verb's arguments that are fields of a dataclass."""
+    return {name: arguments[name] for name in kind.__dataclass_fields__ if name in arguments}
+
+
 def one_or_several(texts: str | Iterable[Item]) -> Iterable[str | Item]:
     """Texts as a verb was given them: one is a list of one."""
     if isinstance(texts, str):

@@ -204,8 +204,8 @@ def _draws(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a verb's arguments that say how to draw, as far as they were given."""
     from regard.decode.sampling import SampleConfig
 
-    known = SampleConfig.__dataclass_fields__
-    return {name: value for name, value in arguments.items() if name in known and value is not None}
+    draws = verbs.fields_of(SampleConfig, arguments)
+    return {name: value for name, value in draws.items() if value is not None}
 
 
 @verb

@@ -19,8 +19,6 @@ class SearchCost(Row):
     """New tokens."""
     seconds: float = shown(compare=False)
     """Of its batch, divided by the texts in it."""
-    flops: int | None = shown()
-    """A multiply-add counted as two; all beams; None where they are not counted."""
 
 
 class Continuation(Row):

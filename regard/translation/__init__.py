@@ -24,6 +24,7 @@ from regard.verbs import (
     ModelLike,
     Precision,
     Words,
+    fields_of,
     group_texts,
     one_or_several,
     verb,
@@ -130,34 +131,13 @@ def translate(
         wrong = "texts with a file to write to, or a document with reasons or alternatives"
         raise UsageError(DOING, wrong, "one document (--file FILE, in Python a Path), to a file")
     streamed = not isinstance(texts, str | Sequence)
-    config = TranslateConfig(
-        beams=beams,
-        alternatives=alternatives,
-        alpha=alpha,
-        max_new=max_new,
-        must=(must,) if isinstance(must, str) else tuple(must),
-        ban=(ban,) if isinstance(ban, str) else tuple(ban),
-        begin=begin,
-        glossary=glossary,
-        shortlist=shortlist,
-        batch=batch,
-        doubt=explain or doubt is not False,
-        words=words and alternatives > 1,
-        explain=explain,
-        strict_language=strict_language,
-    )
+    must, ban = ((each,) if isinstance(each, str) else tuple(each) for each in (must, ban))
+    memory = [memory] if isinstance(memory, str | Path) else memory or []
+    doubt, words = explain or doubt is not False, words and alternatives > 1
+    config = TranslateConfig(**fields_of(TranslateConfig, locals()))
     lines = group_texts(one_or_several(texts), SORTED)
     first = next(lines, [])
-    opened = open_translator(
-        choose_model(model, to, first),
-        config,
-        lines=len(first),
-        workers=workers,
-        strict=strict,
-        precision=precision,
-        edit=edit,
-        memory=[memory] if isinstance(memory, str | Path) else memory or (),
-    )
+    opened = open_translator(choose_model(model, to, first), config, len(first))
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     results = _translate_groups(opened, groups, config, streamed)
     if document is not None:
@@ -244,15 +224,7 @@ def on_one_line(source: str, text: str) -> str:
 
 @contextmanager
 def open_translator(
-    model: ModelLike,
-    config: TranslateConfig,
-    *,
-    lines: int = 1,
-    workers: int | None = None,
-    strict: bool | None = None,
-    precision: Precision = "auto",
-    edit: EditsLike = (),
-    memory: Sequence[str | Path] = (),
+    model: ModelLike, config: TranslateConfig, lines: int = 1
 ) -> Iterator[Translator | CountingTranslator]:
     """A translator, ready for so many lines; on a CPU many are shared by a process for each core.
 
@@ -273,19 +245,18 @@ def open_translator(
     if not isinstance(model, str | Path | Kit):
         from regard.translation.counting_translator import CountingTranslator
 
-        wishes = vars(config) | {"edit": edit, "memory": memory}
         refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
-        if asked := [name for name in refused if wishes[name]]:
+        if asked := [name for name in refused if getattr(config, name)]:
             wrong = f"{asked[0]} by a model that counts words"
             raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
         yield CountingTranslator(model, config)
         return
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()
-    several = 1 if strict else worth_workers(device, lines, workers)
+    several = 1 if config.strict else worth_workers(device, lines, config.workers)
     torch.set_num_threads(1)  # a fork would lose the others, and to read weights they are no help
     try:
-        kit = open_kit(model, precision, bool(strict))
+        kit = open_kit(model, config.precision, bool(config.strict))
         if kit.model.config.target is None:
             raise wrong_network(DOING, kit, "an encoder-decoder")
         if not packed_in_int8(kit.model) and several == 1:
@@ -297,8 +268,8 @@ def open_translator(
         if size is not None and config.beams > size:
             note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")
             config = replace(config, beams=size)
-        with kit.edit(edit):
-            translator = Translator(kit, config, strict, memory=memory)
+        with kit.edit(config.edit):
+            translator = Translator(kit, config)
             with start_workers(translator, several) if several > 1 else nullcontext():
                 yield translator
     finally:

@@ -1,11 +1,13 @@
-"""How to translate: the search, and what translations must and must not hold."""
+"""How to translate: model and search, and what translations must and must not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from regard.errors import UsageError
+from regard.verbs import EditsLike, Precision
 
 DOING = "translating"
 MOST_ALTERNATIVES = 200  # with more, a sentence takes minutes
@@ -45,6 +47,16 @@ class TranslateConfig:
     """Whether to say the reasons for each sentence."""
     strict_language: bool = False
     """Whether a text in another language than the model reads is an error."""
+    memory: Sequence[str | Path] = ()
+    """Files of the user's own sentence pairs."""
+    workers: int | None = None
+    """Processes for many lines on a CPU; None is as many as cores."""
+    strict: bool | None = None
+    """The same bits whatever is in the batch; None is as the model was opened."""
+    precision: Precision = "auto"
+    """Of the matrix products."""
+    edit: EditsLike = ()
+    """Changes of activations meanwhile."""
 
     def __post_init__(self) -> None:
         if self.alternatives > MOST_ALTERNATIVES:

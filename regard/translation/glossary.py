@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from regard.data.pairs import shorten
 from regard.data.text_files import read_lines
 from regard.data.word_frequencies import Span, word_spans
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, expecting
 from regard.translation.dictionary import RULES_FILE, hint, pluralise
 from regard.translation.document import Segment, TargetText
 from regard.translation.explanation import align_tokens
@@ -87,7 +87,7 @@ class Glossary:
     def __init__(self, terms: Mapping[str, str], files: Mapping[str, bytes]) -> None:
         self.forms = dict[str, tuple[tuple[str, ...], bool]]()
         """A source term in each number; the target's forms for it, and whether it is a plural."""
-        try:
+        with expecting(f"reading {RULES_FILE}", "what translation/glossary.py lists"):
             data: dict[str, Any] = json.loads(files.get(RULES_FILE, b"{}"))
             source, target = data.get("source", {}), data.get("target", {})
             self.small = frozenset(data.get("small", "").split())
@@ -98,10 +98,6 @@ class Glossary:
                     both = (pluralise(meant, target), meant)
                     form = pluralise(term, source) if plural else term
                     self.forms.setdefault(form, (tuple(dict.fromkeys(both)), plural))
-        except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
-            wrong = f"{type(error).__name__}: {error}"
-            expected = "what translation/glossary.py lists"
-            raise DataError(f"reading {RULES_FILE}", wrong, expected) from None
         self.longest = max(len(word_spans(term)) for term in self.forms)
 
     def find(self, text: str) -> list[Term]:
@@ -171,7 +167,7 @@ def put_terms(
         must = (*search.config.must, *(term.forms[-1] for term in terms))
         wish = replace(search.config, must=tuple(dict.fromkeys(must)))
         with suppress(UsageError):  # there may be no such answer
-            (held,) = type(search)(kit, wish, search.strict).translate([row])
+            (held,) = type(search)(kit, wish).translate([row])
             answer = answer if lacks_terms(held.text, terms) else held
     return answer
 

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,12 +34,13 @@ from regard.model.batch import Batch
 from regard.model.model import Memory
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.dictionary import (
+    ENTRIES_FILE,
+    FORMS_FILE,
     RULES_FILE,
+    Dictionary,
     Entry,
-    Hinter,
     holds,
     in_turn,
-    read_dictionary,
     write_hints,
 )
 from regard.translation.document import (
@@ -89,27 +89,27 @@ Tell = Callable[[int, int], None]
 class Translator:
     """A model, how it is to translate, and the worker pool that helps it, if any."""
 
-    def __init__(
-        self,
-        kit: Kit,
-        config: TranslateConfig,
-        strict: bool | None = None,
-        memory: Sequence[str | Path] = (),
-    ) -> None:
+    def __init__(self, kit: Kit, config: TranslateConfig) -> None:
         self.kit, self.config = kit, config
         self.pool: WorkerPool | None = None
-        self.search = SentenceSearch(kit, config, strict)
+        self.search = SentenceSearch(kit, config)
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
-        self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, memory)
+        self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, config.memory)
         self.numbers, self.doubt = read_numbers(kit.files), doubt_config(kit.config)
         self.language = self.segmenter.language
 
     @cached_property
-    def hinter(self) -> Hinter | None:
-        """What the folder's dictionary and the memory say of rare words."""
-        rules = parse(self.kit.files, RULES_FILE)
-        dictionary = read_dictionary(self.kit.files, self.memory.counts or {}, rules)
-        return Hinter(dictionary, self.memory.hints) if dictionary else None
+    def dictionary(self) -> Dictionary | None:
+        """The folder's dictionary, for rare words; None where there is none."""
+        files = self.kit.files
+        if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
+            return None
+        counts, rules = self.memory.counts or {}, parse(files, RULES_FILE)
+        return Dictionary(files[ENTRIES_FILE], files[FORMS_FILE], counts, rules)
+
+    def entries(self, text: str) -> list[Entry]:
+        """What the dictionary and the memory say of rare words and idioms of a text."""
+        return self.dictionary.hints(text, self.memory.hints) if self.dictionary else []
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
@@ -182,14 +182,15 @@ class Translator:
 
     def hint(self, segment: Segment) -> Segment:
         """A segment with hints for its rare words, where the model was trained to read them."""
-        if not segment.ids or not self.kit.config.get("hints") or self.hinter is None:
-            return segment
-        return self.write(segment, self.hinter.find(segment.text))
+        wanted = segment.ids and self.kit.config.get("hints")
+        return self.write(segment, self.entries(segment.text)) if wanted else segment
 
     def write(self, segment: Segment, entries: Sequence[Entry]) -> Segment:
         """A segment with hints of these entries."""
+        if not entries:
+            return segment
         ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries)[0])
-        return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
+        return segment._replace(ids=ids, entries=tuple(entries))
 
     def read(self, document: Document) -> Document:
         """A document with the words of its translation and the reasons, as far as asked for.
@@ -286,7 +287,7 @@ class Translator:
                     # A beam of 1 is one for each digit that is there: five times as quick as 4, and
                     # as good.
                     wish = replace(self.config, must=(*self.config.must, *lacking[n]), beams=1)
-                    search = SentenceSearch(self.kit, wish, self.search.strict)
+                    search = SentenceSearch(self.kit, wish)
                     new = Part(segment, [segment.dress(*search.translate([segment.ids]))])
                     mended[n] = new if len(lost(n, new)) < len(lacking[n]) else mended[n]
         return mended
@@ -319,8 +320,8 @@ class Translator:
 class SentenceSearch:
     """Beam search whose answers begin as wished, hold some words and lack others."""
 
-    def __init__(self, kit: Kit, config: TranslateConfig, strict: bool | None = None) -> None:
-        self.kit, self.config, self.strict = kit, config, strict
+    def __init__(self, kit: Kit, config: TranslateConfig) -> None:
+        self.kit, self.config, self.strict = kit, config, config.strict
         self.must = [spell_word(kit, word)[0] for word in config.must]
         self.ban = {phrase for word in config.ban for phrase in spell_word(kit, word)}
         self.begin = list(spell_word(kit, config.begin)[-1]) if config.begin else []
@@ -456,7 +457,7 @@ class SentenceSearch:
             raise UsageError(DOING, wrong, "room for it", "a shorter beginning, a larger limit")
         rules = [*([begin_with(self.begin)] if self.begin else []), *bans(banned)]
         if self.must:
-            how = LexicalSearch(beam, self.kit.stops, self.must, rules, cache(self.joins))
+            how = LexicalSearch(beam, self.kit.stops, self.must, cache(self.joins), rules)
             hypotheses = [
                 search_kit(self.kit, self.kit.batch([list(row)]), limit, how, strict=self.strict)[0]
                 for row, limit in zip(rows, limits, strict=True)

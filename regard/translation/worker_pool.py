@@ -59,7 +59,7 @@ def start_workers(translator: Translator, count: int) -> Iterator[None]:
     """Inside, so many processes do what a translator has to do; they end with the block."""
     # Packs weights that all will share.
     translator.search.translate([sorted(translator.kit.stops)[:1] or [0]])
-    _ = translator.hinter, translator.memory.places  # read once: all will share them
+    _ = translator.dictionary, translator.memory.places  # read once: all will share them
     sys.stdout.flush()  # a process would write again what was not written yet
     sys.stderr.flush()
     gc.collect()
