@@ -41,6 +41,7 @@ from regard.errors import expecting
 NUMBERS_FILE = "numbers.json"
 GAP = "[ ,.'\u00a0\u202f\u2009]"  # between groups of three digits, and before decimals
 FIGURE = re.compile(rf"(?<!\d)(?:\d{{1,3}}(?:{GAP}\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)?")
+GROUPED = re.compile(rf"\d{{1,3}}(?:{GAP}\d{{3}})+(?!\d)")
 MINUS = re.compile(r"(?:^|(?<=[\s(]))[-−–]$")
 ALIKE = 0.6  # share of the digits of two numbers that are the same
 ANY = re.compile("")
@@ -301,12 +302,8 @@ class Numbers:
                 digits += runs[last][0]
                 before = target[: runs[first].start()].rstrip()
                 signed = before.endswith(("-", "−", "–", self.minus)) or not figure.minus
-                # One more group of three digits after these runs makes the number longer.
-                after = runs[first + 1 : last + 2]
-                longer = last + 1 < len(runs) and len(runs[first][0]) <= 3
-                longer = longer and all(len(run[0]) == 3 for run in after)
-                gap = target[runs[last].end() : after[-1].start()] if longer else ""
-                longer = longer and bool(re.fullmatch(GAP, gap))
+                grouped = GROUPED.match(target, runs[first].start())
+                longer = grouped is not None and grouped.end() > runs[last].end()
                 written = target[runs[first].start() : runs[last].end()]
                 exact = not figure.forms or {written, self.plain(written)} & figure.forms
                 if digits in figure.digits and signed and exact and not longer:

@@ -73,7 +73,6 @@ from regard.translation.word_confidence import doubt_config
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-    from regard.translation.worker_pool import WorkerPool
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
@@ -91,7 +90,7 @@ class Translator:
 
     def __init__(self, kit: Kit, config: TranslateConfig) -> None:
         self.kit, self.config = kit, config
-        self.pool: WorkerPool | None = None
+        self.workers: Callable[[Sequence[str], Tell | None], list[Document]] | None = None
         self.search = SentenceSearch(kit, config)
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
         self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, config.memory)
@@ -116,8 +115,8 @@ class Translator:
 
         Segments of like length run together; the answers do not depend on it, nor on a worker pool.
         """
-        if self.pool is not None:
-            return self.pool.translate(texts, tell)
+        if self.workers is not None:
+            return self.workers(texts, tell)
         cut = [*map(self.cut, texts)]
         documents = self.translate_segments(texts, cut, tell)
         if not self.config.keeps_whole:
