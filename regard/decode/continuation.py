@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ class Writer:
     no_repeat: int | None = None
     ban: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
-    exhaustive: bool = False
+    search: Literal["exhaustive"] | None = None
     """Score every sequence, for tiny vocabularies."""
     strict: bool | None = None
     watch: Callable[[str], None] | None = None
@@ -68,7 +68,7 @@ class Writer:
         # Which `Ends` cannot do in the middle of a beam.
         forced = isinstance(how, BeamConfig) and bool(kit.stops)
         rules += [constraints.end_after(stop, kit.stops)] if forced and stop is not None else []
-        if self.exhaustive:
+        if self.search:
             assert isinstance(how, BeamConfig)
             answers = [search_all(kit, batch, limits[0], how)]
         else:

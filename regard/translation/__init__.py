@@ -17,6 +17,7 @@ from regard.translation.config import DOING, TranslateConfig
 from regard.translation.formats import READERS, DocumentFile
 from regard.translation.results import Alternative, TranslatedDocument, Translation
 from regard.verbs import (
+    Bound,
     Count,
     EditsLike,
     File,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 SORTED = 1024  # lines of a stream that are sorted by length before they are cut into batches
 NEAR = 64  # the first of them, so that output starts soon
 
+Alternatives = Annotated[int, Bound(1, 200, "a whole number from 1 up, at most 200")]
+"""With more, a sentence takes minutes: the search for others holds all of them."""
 TextsOrFile = Annotated[str | Path | Iterable[str | RegardError], Words("each", tuple(READERS))]
 """One text, several, or a document, by its Path."""
 
@@ -51,7 +54,7 @@ def translate(
     to: str | None = None,
     explain: bool = False,
     beams: Count = 4,
-    alternatives: Count = 1,
+    alternatives: Alternatives = 1,
     words: bool = True,
     doubt: bool | None = None,
     memory: Files | None = None,
@@ -59,7 +62,7 @@ def translate(
     ban: Sequence[str] = (),
     begin: str = "",
     glossary: File | Mapping[str, str] | None = None,
-    alpha: float = 0.6,
+    alpha: Annotated[float, Bound(0, 100, "a number from 0 to 100")] = 0.6,
     max_new: Count | None = None,
     shortlist: bool = True,
     batch: Count | None = None,

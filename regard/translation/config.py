@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.errors import UsageError
 from regard.verbs import EditsLike, Precision
 
 DOING = "translating"
-MOST_ALTERNATIVES = 200  # with more, a sentence takes minutes
 
 
 @dataclass(frozen=True)
@@ -57,13 +55,6 @@ class TranslateConfig:
     """Of the matrix products."""
     edit: EditsLike = ()
     """Changes of activations meanwhile."""
-
-    def __post_init__(self) -> None:
-        if self.alternatives > MOST_ALTERNATIVES:
-            expected = f"at most {MOST_ALTERNATIVES}: the search for others holds all of them"
-            raise UsageError(DOING, f"alternatives = {self.alternatives:,}", expected)
-        if not 0 <= self.alpha <= 100:
-            raise UsageError(DOING, f"alpha = {self.alpha}", "a number from 0 to 100")
 
     @property
     def keeps_whole(self) -> bool:
