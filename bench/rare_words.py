@@ -79,7 +79,7 @@ def recall(cases: Sequence[Case], texts: Mapping[int, str]) -> tuple[float, floa
 def translate_lines(folder: str, lines: Sequence[str], beams: int) -> list[str]:
     """The best translation of each line."""
     config = TranslateConfig(beams)
-    with open_translator(folder, config, lines=len(lines)) as translator:
+    with open_translator(folder, config, len(lines)) as translator:
         return [document.translations[0].text for document in translator.translate(lines)]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 
@@ -44,6 +46,16 @@ class ResourceError(RegardError):
 
 class RegardWarning(UserWarning):
     """Something a user can act on; the code in brackets names it for `warnings.filterwarnings`."""
+
+
+@contextmanager
+def expecting(doing: str, expected: str, fix: str = "") -> Iterator[None]:
+    """Inside, data of another form than expected is an error that says so."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, re.error) as error:
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise DataError(doing, problem, expected, fix) from None
 
 
 def check_names(given: Iterable[str], known: Iterable[str], doing: str, expected: str) -> None:

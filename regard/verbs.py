@@ -207,6 +207,11 @@ def list_files(files: Files) -> list[str]:
     return [str(file) for file in ([files] if isinstance(files, str | Path) else files)]
 
 
+def fields_of(kind: type[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a verb's arguments that are fields of a dataclass."""
+    return {name: arguments[name] for name in kind.__dataclass_fields__ if name in arguments}
+
+
 def one_or_several(texts: str | Iterable[Item]) -> Iterable[str | Item]:
     """Texts as a verb was given them: one is a list of one."""
     if isinstance(texts, str):

@@ -120,19 +120,10 @@ def generate(
     if beams is not None or search is not None:
         width = top if beams is None else beams
         how = BeamConfig(width, top, length_penalty("gnmt", alpha), groups, diversity)
+    ban, stop = ((each,) if isinstance(each, str) else tuple(each) for each in (ban, stop))
     alone = search is not None or isinstance(texts, Sequence)
-    writer = Writer(
-        kit,
-        how,
-        max_new,
-        min_new=min_new,
-        no_repeat=no_repeat,
-        ban=(ban,) if isinstance(ban, str) else tuple(ban),
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        exhaustive=search is not None,
-        strict=strict,
-        watch=watch if alone and not ban and not isinstance(how, BeamConfig) else None,
-    )
+    watch = watch if alone and not ban and not isinstance(how, BeamConfig) else None
+    writer = Writer(**verbs.fields_of(Writer, locals()))
     together = 1 if alone else TOGETHER
     return verbs.answer_texts(texts, partial(kit.edit, edit), writer.write, together)
 
@@ -204,8 +195,8 @@ def _draws(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Those of a verb's arguments that say how to draw, as far as they were given."""
     from regard.decode.sampling import SampleConfig
 
-    known = SampleConfig.__dataclass_fields__
-    return {name: value for name, value in arguments.items() if name in known and value is not None}
+    draws = verbs.fields_of(SampleConfig, arguments)
+    return {name: value for name, value in draws.items() if value is not None}
 
 
 @verb

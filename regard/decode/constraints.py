@@ -191,12 +191,11 @@ class LexicalSearch:
         config: BeamConfig,
         eos: Collection[int],
         phrases: Sequence[Sequence[int]],
+        joins: Joins,
         processes: Sequence[Process] = (),
-        joins: Joins | None = None,
     ) -> None:
         self.config, self.eos, self.processes = config, eos, processes
-        self.phrases = [tuple(phrase) for phrase in phrases]
-        self.joins = joins or never
+        self.phrases, self.joins = [tuple(phrase) for phrase in phrases], joins
         if any(not phrase or set(phrase) & set(eos) for phrase in self.phrases):
             raise UsageError("constrained search", "an empty phrase, or one with an end", "words")
 
@@ -267,12 +266,7 @@ def likeliest(prefixes: Sequence[Prefix]) -> list[Prefix]:
     return sorted(prefixes, key=lambda p: (-p.logprob, p.tokens))
 
 
-def never(last: int, token: int) -> bool:
-    """No token goes on with a word: phrases are compared as tokens only."""
-    return False
-
-
-def holds(tokens: Phrase, phrase: Phrase, joins: Joins = never) -> bool:
+def holds(tokens: Phrase, phrase: Phrase, joins: Joins) -> bool:
     """Whether the phrase stands in the tokens, its last word whole as far as they go."""
     size = len(phrase)
     return any(
@@ -282,7 +276,7 @@ def holds(tokens: Phrase, phrase: Phrase, joins: Joins = never) -> bool:
     )
 
 
-def held_tokens(tokens: Phrase, phrase: Phrase, joins: Joins = never) -> int:
+def held_tokens(tokens: Phrase, phrase: Phrase, joins: Joins) -> int:
     """How much of a phrase is there: all of it, or what the tokens end with."""
     if holds(tokens, phrase, joins):
         return len(phrase)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process, without_end
 from regard.errors import DataError, RegardError
 from regard.model.batch import Batch
-from regard.model.cost import HEAD, RunShape, count_flops
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -46,7 +45,7 @@ class Writer:
     no_repeat: int | None = None
     ban: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
-    exhaustive: bool = False
+    search: Literal["exhaustive"] | None = None
     """Score every sequence, for tiny vocabularies."""
     strict: bool | None = None
     watch: Callable[[str], None] | None = None
@@ -69,7 +68,7 @@ class Writer:
         # Which `Ends` cannot do in the middle of a beam.
         forced = isinstance(how, BeamConfig) and bool(kit.stops)
         rules += [constraints.end_after(stop, kit.stops)] if forced and stop is not None else []
-        if self.exhaustive:
+        if self.search:
             assert isinstance(how, BeamConfig)
             answers = [search_all(kit, batch, limits[0], how)]
         else:
@@ -99,29 +98,10 @@ class Writer:
             if stream is not None:
                 stream.show(best.text)
             several = listed if isinstance(how, BeamConfig) and how.count > 1 else []
-            cost = self.count_cost(batch, row, len(best.tokens), seconds)
+            cost = SearchCost(count_read(batch, row), len(best.tokens), seconds)
             figures = best.tokens, best.text, best.logprob, best.finished, cost, several
             generations.append(Generation(*figures, stream is not None))
         return generations
-
-    def count_cost(self, batch: Batch, row: int, written: int, seconds: float) -> SearchCost:
-        """What the answer of a row took, its share of the time of its batch."""
-        config, pair = self.kit.model.config, batch.target is not None
-        begun = batch.ids.shape[1] if batch.mask is None else int(batch.mask[row].sum())
-        source = batch.inputs.shape[1] if pair else 0
-        if pair and batch.source_mask is not None:
-            source = int(batch.source_mask[row].sum())
-        flops = None
-        if self.kit.model.stacks and not self.exhaustive:
-            counts = [
-                count_flops(config, RunShape(1, length, source))
-                for length in (1, begun, begun + written - 1)
-            ]
-            head = counts[0][HEAD]
-            _, before, after = (sum(parts.values()) - parts[HEAD] for parts in counts)
-            beams = self.how.width if isinstance(self.how, BeamConfig) else 1
-            flops = before + beams * (after - before + written * head)
-        return SearchCost(source if pair else begun, written, seconds, flops)
 
     def read_prompts(self, prompts: Sequence[str], first: int) -> tuple[Batch, list[int]]:
         """A batch, and how many tokens may follow in each row."""
@@ -138,6 +118,12 @@ class Writer:
             if limit < most:
                 note(f"prompt {number}: {limit} new tokens at most, of {room} positions in all")
         return kit.batch(rows), limits
+
+
+def count_read(batch: Batch, row: int) -> int:
+    """Tokens of a row's prompt, or of its source."""
+    real = batch.mask if batch.target is None else batch.source_mask
+    return batch.inputs.shape[1] if real is None else int(real[row].sum())
 
 
 def continue_text(kit: Kit, batch: Batch, row: int, new: list[int]) -> str:

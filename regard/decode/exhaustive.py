@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Collection
 
 import torch
@@ -34,22 +33,21 @@ def exhaustive(
         sequences = f"{vocab}^{limit} = {vocab**limit:,} sequences"
         raise UsageError("exhaustive search", sequences, f"at most {MOST:,}", "use beam search")
     penalty = length_penalty() if penalty is None else penalty
-    answers: list[Hypothesis] = []
-    live: dict[tuple[int, ...], float] = {(): 0.0}
+    answers = list[Hypothesis]()
+    live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]  # tokens, their log-probability
     for length in range(1, limit + 1):
-        prefixes = torch.tensor(list(live), dtype=torch.long).view(len(live), length - 1)
-        table = log_probs(prefixes).double().tolist()
-        grown: dict[tuple[int, ...], float] = {}
-        for (prefix, value), row in zip(live.items(), table, strict=True):
-            for token, logp in enumerate(row):
-                grown[(*prefix, token)] = value + logp
-        ended = {tokens: value for tokens, value in grown.items() if tokens[-1] in eos}
-        live = {tokens: value for tokens, value in grown.items() if tokens[-1] not in eos}
-        last = live if length == limit else {}
-        for tokens, value in itertools.chain(ended.items(), last.items()):
-            answers.append(
-                Hypothesis(list(tokens), value, value / penalty(length), tokens[-1] in eos)
-            )
+        prefixes = torch.tensor([tokens for tokens, _ in live], dtype=torch.long)
+        table = log_probs(prefixes.view(len(live), length - 1)).double().tolist()
+        grown = [
+            ((*tokens, token), value + more)
+            for (tokens, value), row in zip(live, table, strict=True)
+            for token, more in enumerate(row)
+        ]
+        live = [each for each in grown if each[0][-1] not in eos]
+        for tokens, value in grown:
+            ended = tokens[-1] in eos
+            if ended or length == limit:
+                answers.append(Hypothesis([*tokens], value, value / penalty(length), ended))
         if not live:
             break
     answers.sort(key=lambda h: (not h.finished, -h.score, h.tokens))

@@ -19,8 +19,6 @@ class SearchCost(Row):
     """New tokens."""
     seconds: float = shown(compare=False)
     """Of its batch, divided by the texts in it."""
-    flops: int | None = shown()
-    """A multiply-add counted as two; all beams; None where they are not counted."""
 
 
 class Continuation(Row):
@@ -138,12 +136,9 @@ class TokenScores(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """A row for each token, and what they come to."""
-        rows = [
-            (piece, human(value, "{:.4f}"), human(value and math.exp(value), "{:.4f}"))
-            if value is not None
-            else (piece, human(None), human(None))
-            for piece, value in zip(self.pieces, self.logprobs, strict=True)
-        ]
+        chances = [None if value is None else math.exp(value) for value in self.logprobs]
+        figures = ((human(x, "{:.4f}") for x in part) for part in (self.logprobs, chances))
+        rows = list(zip(self.pieces, *figures, strict=True))
         yield Grid(self.text or "an empty text", ("token", "log p", "p"), rows)
         if self.known:
             total = f"sum {self.logprob:.4f}, {len(self.known)} tokens"

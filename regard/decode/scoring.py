@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from os.path import commonprefix
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from regard.kit import Kit
 
 Row = Sequence[int]
+Counted = tuple[int, list[float]]
 TOKENS = 1024  # of texts that are scored together, padding included
 
 
@@ -125,10 +126,8 @@ def windows(ids: Iterable[int], length: int, stride: int) -> Iterator[tuple[list
 
 
 @torch.no_grad()
-def stream_logprobs(
-    model: Model, parts: Iterable[tuple[list[int], int]]
-) -> Iterator[list[Counted]]:
-    """Log-probabilities of windows that follow each other, by a model that keeps its state.
+def stream_logprobs(model: Model, parts: Iterable[tuple[list[int], int]]) -> Iterator[Counted]:
+    """As `window_logprobs`, of windows that follow each other, by a model that keeps its state.
 
     Each id has all ids before it as its context, however short the windows are.
     """
@@ -138,30 +137,22 @@ def stream_logprobs(
         check_ids(ids, model.config.front, "input")
         log = model(Batch(ids[:, :-1]).to(model.device), past).float().log_softmax(-1)
         logprobs = log.gather(-1, ids[:, 1:, None].to(log.device))[0, :, 0].tolist()
-        yield [Counted(before + 1, logprobs)]
+        yield before + 1, logprobs
         before += count
-
-
-class Counted(NamedTuple):
-    """The ids of a window that count."""
-
-    before: int
-    """Ids of the window that stand before the first of them."""
-    logprobs: list[float]
 
 
 def window_logprobs(
     model: Model, parts: Iterable[tuple[list[int], int]], rows: int = 8
-) -> Iterator[list[Counted]]:
-    """Log-probabilities of the ids that count, for each batch of `rows` windows."""
+) -> Iterator[Counted]:
+    """Of each window how many ids stand before those that count, and their log-probabilities.
+
+    `rows` windows run together.
+    """
     left = iter(parts)
     while group := list(islice(left, rows)):
         scored = score_rows(model, [window for window, _ in group])
-        counts = [count for _, count in group]
-        yield [
-            Counted(len(line) - count + 1, line[-count:])
-            for line, count in zip(scored, counts, strict=True)
-        ]
+        for line, (_, count) in zip(scored, group, strict=True):
+            yield len(line) - count + 1, line[-count:]
 
 
 # Texts ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from regard.evaluate import results
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
 from regard.result import name_of
-from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, verb
+from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, fields_of, verb
 
 Split = Literal["train", "valid", "test"]
 QUESTION = "Question: {question}\nAnswer: {answer}"
@@ -128,16 +128,8 @@ def translate(
     if not any(source.strip() and target.strip() for source, target in pairs):
         fault = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
         raise DataError(f"evaluating on {test}", fault, "one or more")
-    config = TranslateConfig(beams, shortlist=shortlist)
-    opened = open_translator(
-        model,
-        config,
-        lines=len(pairs),
-        workers=workers,
-        strict=strict,
-        precision=precision,
-        edit=edit,
-    )
+    config = TranslateConfig(**fields_of(TranslateConfig, locals()))
+    opened = open_translator(model, config, len(pairs))
     with progress("translating") as say, opened as translator:
         if isinstance(translator, Translator):
             check_tokenizer(translator.kit)

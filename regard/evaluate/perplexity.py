@@ -63,14 +63,12 @@ def evaluate_text(
     logprobs = stream_logprobs if carries else window_logprobs
     with progress("evaluating") as say:
         say("first window")
-        for group in logprobs(model.model, tokens.windows(length, stride)):
-            for counted in group:
-                at = counts.total()
-                flags = tokens.known[at : at + len(counted.logprobs)]
-                known += sum(compress(counted.logprobs, flags))
-                for before, value in enumerate(counted.logprobs, counted.before):
-                    sums[(before - 1).bit_length()] += value
-                    counts[(before - 1).bit_length()] += 1
+        for first, values in logprobs(model.model, tokens.windows(length, stride)):
+            at = counts.total()
+            known += sum(compress(values, tokens.known[at : at + len(values)]))
+            for before, value in enumerate(values, first):
+                sums[(before - 1).bit_length()] += value
+                counts[(before - 1).bit_length()] += 1
             say(f"{counts.total():,} tokens")
     total, count = sum(sums.values()), counts.total()
     if count == 0:

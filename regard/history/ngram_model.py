@@ -19,8 +19,15 @@ from tokenizers import models, pre_tokenizers
 from regard.ambient import current, note, track
 from regard.data.statistics import perplexity
 from regard.data.text_files import Paths, find_files, naming, read_lines, read_parts
-from regard.errors import DataError, ResourceError, UsageError
-from regard.files import check_new, file_hash, read_arrays, read_json, take_ids, write_counted
+from regard.errors import DataError, ResourceError, UsageError, expecting
+from regard.files import (
+    check_new,
+    file_hash,
+    read_arrays,
+    read_json,
+    take_ids,
+    write_counted,
+)
 from regard.heap import free_memory
 from regard.history.arpa import read_arpa, write_arpa
 from regard.history.class_ngrams import ClassNgrams, train_class_ngrams
@@ -409,7 +416,7 @@ def read_tables(path: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
             raise ValueError(f"start = {start} in config.json")
         return Ngrams(vocab, tuple(levels), start, float(arrays[f"{prefix}base"][0]))
 
-    try:
+    with expecting(f"reading {path}", "tables of an n-gram model"):
         words = read("words.", config["vocab"], config["start"])
         kinds = config.get("classes")
         if kinds is None:
@@ -417,9 +424,6 @@ def read_tables(path: Path, config: dict[str, Any]) -> Ngrams | ClassNgrams:
         own = take_ids(arrays, "classes", words.vocab, kinds)
         model = read("classes.", kinds, None if words.start is None else int(own[words.start]))
         return ClassNgrams(own, model, arrays["emission"], words, float(config["share"]))
-    except (KeyError, ValueError, TypeError) as error:
-        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise DataError(f"reading {path}", problem, "tables of an n-gram model") from None
 
 
 def shrink(array: np.ndarray) -> np.ndarray:

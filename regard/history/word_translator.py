@@ -24,7 +24,7 @@ import numpy as np
 from regard.ambient import note, track
 from regard.data.pairs import Pair, all_pairs
 from regard.data.word_frequencies import words
-from regard.errors import DataError
+from regard.errors import DataError, expecting
 from regard.files import check_new, read_arrays, read_json, take_ids, write_counted, write_whole
 from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg
 from regard.history.ibm1 import Ids, Ragged, Slot, Sparse, WordByWord, train_words
@@ -160,12 +160,9 @@ class WordTranslator:
             raise DataError(f"opening {folder}", "no translator that counts", expected)
         words = read_json(folder / WORDS, "source and target words")
         arrays = read_arrays(folder / WEIGHTS)
-        try:
+        with expecting(f"reading {folder / WEIGHTS}", f"weights of {kind}"):
             known = WordNumbers(list(words["source"]), list(words["target"]))
             model = from_arrays(kind, arrays, known)
-        except (KeyError, ValueError, TypeError) as error:
-            problem = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"reading {folder / WEIGHTS}", problem, f"weights of {kind}") from None
         return cls(kind, model, known, folder)
 
 

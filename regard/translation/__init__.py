@@ -15,14 +15,9 @@ from regard.errors import DataError, RegardError, UsageError
 from regard.result import Failed
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.formats import READERS, DocumentFile
-from regard.translation.results import (
-    Alternative,
-    Explanation,
-    TargetWord,
-    TranslatedDocument,
-    Translation,
-)
+from regard.translation.results import Alternative, TranslatedDocument, Translation
 from regard.verbs import (
+    Bound,
     Count,
     EditsLike,
     File,
@@ -30,6 +25,7 @@ from regard.verbs import (
     ModelLike,
     Precision,
     Words,
+    fields_of,
     group_texts,
     one_or_several,
     verb,
@@ -43,6 +39,8 @@ if TYPE_CHECKING:
 SORTED = 1024  # lines of a stream that are sorted by length before they are cut into batches
 NEAR = 64  # the first of them, so that output starts soon
 
+Alternatives = Annotated[int, Bound(1, 200, "a whole number from 1 up, at most 200")]
+"""With more, a sentence takes minutes: the search for others holds all of them."""
 TextsOrFile = Annotated[str | Path | Iterable[str | RegardError], Words("each", tuple(READERS))]
 """One text, several, or a document, by its Path."""
 
@@ -56,7 +54,7 @@ def translate(
     to: str | None = None,
     explain: bool = False,
     beams: Count = 4,
-    alternatives: Count = 1,
+    alternatives: Alternatives = 1,
     words: bool = True,
     doubt: bool | None = None,
     memory: Files | None = None,
@@ -64,8 +62,7 @@ def translate(
     ban: Sequence[str] = (),
     begin: str = "",
     glossary: File | Mapping[str, str] | None = None,
-    coin: bool = False,
-    alpha: float = 0.6,
+    alpha: Annotated[float, Bound(0, 100, "a number from 0 to 100")] = 0.6,
     max_new: Count | None = None,
     shortlist: bool = True,
     batch: Count | None = None,
@@ -101,8 +98,6 @@ def translate(
         begin: what each translation begins with.
         glossary: terms and their translations: a file, source term TAB target term on each line, or
             a mapping. Terms in small letters are found in any case and in the plural.
-        coin: whether words may be made up that training never wrote, where the folder lists what
-            it did.
         alpha: strength of the length penalty (Wu 2016); 0 prefers short translations.
         max_new: tokens at most (50 more than the source has).
         shortlist: on a CPU, whether to score only the words that the folder's shortlist allows,
@@ -139,35 +134,13 @@ def translate(
         wrong = "texts with a file to write to, or a document with reasons or alternatives"
         raise UsageError(DOING, wrong, "one document (--file FILE, in Python a Path), to a file")
     streamed = not isinstance(texts, str | Sequence)
-    config = TranslateConfig(
-        beams=beams,
-        alternatives=alternatives,
-        alpha=alpha,
-        max_new=max_new,
-        must=(must,) if isinstance(must, str) else tuple(must),
-        ban=(ban,) if isinstance(ban, str) else tuple(ban),
-        begin=begin,
-        glossary=glossary,
-        shortlist=shortlist,
-        batch=batch,
-        coin=coin,
-        doubt=explain or doubt is not False,
-        words=words and alternatives > 1,
-        explain=explain,
-        strict_language=strict_language,
-    )
+    must, ban = ((each,) if isinstance(each, str) else tuple(each) for each in (must, ban))
+    memory = [memory] if isinstance(memory, str | Path) else memory or []
+    doubt, words = explain or doubt is not False, words and alternatives > 1
+    config = TranslateConfig(**fields_of(TranslateConfig, locals()))
     lines = group_texts(one_or_several(texts), SORTED)
     first = next(lines, [])
-    opened = open_translator(
-        choose_model(model, to, first),
-        config,
-        lines=len(first),
-        workers=workers,
-        strict=strict,
-        precision=precision,
-        edit=edit,
-        memory=[memory] if isinstance(memory, str | Path) else memory or (),
-    )
+    opened = open_translator(choose_model(model, to, first), config, len(first))
     groups = chain([first[:NEAR], first[NEAR:]], lines)
     results = _translate_groups(opened, groups, config, streamed)
     if document is not None:
@@ -186,18 +159,12 @@ def _translate_groups(
     streamed: bool,
 ) -> Iterator[Translation | Failed]:
     """The translations of each group of lines, in their order; empty lines stay so."""
-    from regard.translation.explanation import explain_part, read_words
     from regard.translation.normalise import LANGUAGES, other_language
-    from regard.translation.translator import Translator
-    from regard.translation.word_choices import document_words
-    from regard.translation.word_confidence import doubt_config
 
     done = empty = 0
     foreign = Counter[str]()
     with progress("translating") as say, opened as translator:
-        network = translator if isinstance(translator, Translator) else None
-        language = network.segmenter.language if network else ""
-        regression = doubt_config(network.kit.config) if network else None
+        language = translator.language
         for group in groups:
             size = len(group)
 
@@ -220,16 +187,8 @@ def _translate_groups(
                 if isinstance(line, RegardError):
                     yield Failed(line)
                     continue
-                document, reasons = next(documents), None
-                words, parts = document.words if config.doubt else None, document.parts
-                if network and (config.doubt or config.words):
-                    readings = [read_words(network.kit, part, regression) for part in parts]
-                    words = document_words(network, document, readings, config.words)
-                    if config.explain:
-                        both = zip(parts, readings, strict=True)
-                        reasons = [explain_part(network, *each) for each in both]
-                result = describe(document, words, reasons, streamed)
-                yield replace(result, threshold=regression.threshold) if regression else result
+                threshold = translator.doubt.threshold if translator.doubt else 0.5
+                yield describe(translator.read(next(documents)), threshold, streamed)
                 empty += not line.strip()
             done += len(group)
     if 0 < empty < done:
@@ -238,23 +197,24 @@ def _translate_groups(
         note(f"texts that look like {names}, and stay so: {count:,}")
 
 
-def describe(
-    document: Document,
-    words: list[TargetWord] | None,
-    reasons: list[Explanation] | None,
-    streamed: bool,
-) -> Translation:
+def describe(document: Document, threshold: float, streamed: bool) -> Translation:
     """What became of a text, as a result."""
-    others = [
-        Alternative(on_one_line(document.text, t.text), t.logprob) for t in document.translations
+    text, words = document.text, document.words
+    best, *_ = others = [
+        Alternative(on_one_line(text, t.text), t.logprob) for t in document.translations
     ]
-    several = others if len(others) > 1 else []
-    mean = None
-    if words is not None:
-        mean = sum(word.confidence for word in words) / len(words) if words else 1.0
-    best = others[0]
-    fields = (document.text, best.text, best.logprob, mean, several, words or [], reasons, streamed)
-    return Translation(*fields)
+    mean = sum(word.confidence for word in words) / len(words) if words else 1.0
+    return Translation(
+        text,
+        best.text,
+        best.logprob,
+        None if words is None else mean,
+        others if len(others) > 1 else [],
+        words or [],
+        document.reasons,
+        streamed,
+        threshold,
+    )
 
 
 def on_one_line(source: str, text: str) -> str:
@@ -267,15 +227,7 @@ def on_one_line(source: str, text: str) -> str:
 
 @contextmanager
 def open_translator(
-    model: ModelLike,
-    config: TranslateConfig,
-    *,
-    lines: int = 1,
-    workers: int | None = None,
-    strict: bool | None = None,
-    precision: Precision = "auto",
-    edit: EditsLike = (),
-    memory: Sequence[str | Path] = (),
+    model: ModelLike, config: TranslateConfig, lines: int = 1
 ) -> Iterator[Translator | CountingTranslator]:
     """A translator, ready for so many lines; on a CPU many are shared by a process for each core.
 
@@ -296,19 +248,18 @@ def open_translator(
     if not isinstance(model, str | Path | Kit):
         from regard.translation.counting_translator import CountingTranslator
 
-        wishes = vars(config) | {"edit": edit, "memory": memory}
         refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
-        if asked := [name for name in refused if wishes[name]]:
+        if asked := [name for name in refused if getattr(config, name)]:
             wrong = f"{asked[0]} by a model that counts words"
             raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
         yield CountingTranslator(model, config)
         return
     threads = torch.get_num_threads()
     device = model.device.type if isinstance(model, Kit) else choose_device()
-    several = 1 if strict else worth_workers(device, lines, workers)
+    several = 1 if config.strict else worth_workers(device, lines, config.workers)
     torch.set_num_threads(1)  # a fork would lose the others, and to read weights they are no help
     try:
-        kit = open_kit(model, precision, bool(strict))
+        kit = open_kit(model, config.precision, bool(config.strict))
         if kit.model.config.target is None:
             raise wrong_network(DOING, kit, "an encoder-decoder")
         if not packed_in_int8(kit.model) and several == 1:
@@ -320,8 +271,8 @@ def open_translator(
         if size is not None and config.beams > size:
             note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")
             config = replace(config, beams=size)
-        with kit.edit(edit):
-            translator = Translator(kit, config, strict, memory=memory)
+        with kit.edit(config.edit):
+            translator = Translator(kit, config)
             with start_workers(translator, several) if several > 1 else nullcontext():
                 yield translator
     finally:

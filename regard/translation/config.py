@@ -1,14 +1,14 @@
-"""How to translate: the search, and what translations must and must not hold."""
+"""How to translate: model and search, and what translations must and must not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from regard.errors import UsageError
+from regard.verbs import EditsLike, Precision
 
 DOING = "translating"
-MOST_ALTERNATIVES = 200  # with more, a sentence takes minutes
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,6 @@ class TranslateConfig:
     batch: int | None = None
     """Sentences that are translated together, of long ones fewer; None is as many as suit the beam.
     Changes no answer."""
-    coin: bool = False
-    """Whether words may be made up that training never wrote, where the folder lists what it did;
-    else the search goes another way from there."""
     doubt: bool = False
     """Whether to look what each word of the first translation came from."""
     words: bool = False
@@ -48,13 +45,16 @@ class TranslateConfig:
     """Whether to say the reasons for each sentence."""
     strict_language: bool = False
     """Whether a text in another language than the model reads is an error."""
-
-    def __post_init__(self) -> None:
-        if self.alternatives > MOST_ALTERNATIVES:
-            expected = f"at most {MOST_ALTERNATIVES}: the search for others holds all of them"
-            raise UsageError(DOING, f"alternatives = {self.alternatives:,}", expected)
-        if not 0 <= self.alpha <= 100:
-            raise UsageError(DOING, f"alpha = {self.alpha}", "a number from 0 to 100")
+    memory: Sequence[str | Path] = ()
+    """Files of the user's own sentence pairs."""
+    workers: int | None = None
+    """Processes for many lines on a CPU; None is as many as cores."""
+    strict: bool | None = None
+    """The same bits whatever is in the batch; None is as the model was opened."""
+    precision: Precision = "auto"
+    """Of the matrix products."""
+    edit: EditsLike = ()
+    """Changes of activations meanwhile."""
 
     @property
     def keeps_whole(self) -> bool:

@@ -9,13 +9,15 @@ from regard.ambient import note
 from regard.data.sentences import sentence_spans
 from regard.history.word_translator import TranslatedSentence, WordTranslator
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Document, Part, Segment, TargetText, join
+from regard.translation.document import Document, Part, Segment, TargetText, distinct, join
 from regard.translation.results import OtherWord, TargetWord
 from regard.translation.translator import Tell
 
 
 class CountingTranslator:
     """A model that counts and what is asked of it; stands where a `Translator` does."""
+
+    language, doubt = "", None
 
     def __init__(self, model: WordTranslator, config: TranslateConfig) -> None:
         self.model, self.config = model, config
@@ -28,20 +30,22 @@ class CountingTranslator:
             for span in sentence_spans(text):
                 sentence = self.model.translate(text[slice(*span)], count)
                 segment = Segment(span, text[slice(*span)], [], False)
-                best = {
-                    (written := sentence.text(each)): TargetText(written, logprob, [])
-                    for each, logprob in reversed(sentence.best)
-                }
-                parts.append(Part(segment, [*best.values()][::-1]))  # of equals the first
+                best = (TargetText(sentence.text(each), log, []) for each, log in sentence.best)
+                parts.append(Part(segment, distinct(best)))
                 words += list_words(sentence, count > 1)
                 unknown += sentence.unknown
-            documents.append(Document(text, parts, join(text, parts, count), words))
+            whole = join(text, parts, count)
+            documents.append(Document(text, parts, whole, words if self.config.doubt else None))
             if tell is not None:
                 tell(n, len(texts))
         if unknown:
             named = ", ".join(dict.fromkeys(unknown[:5])) + (" …" if len(unknown) > 5 else "")
             note(f"{len(unknown):,} unknown words were copied: {named}")
         return documents
+
+    def read(self, document: Document) -> Document:
+        """A document with its words, which it has."""
+        return document
 
 
 def list_words(sentence: TranslatedSentence, several: bool) -> list[TargetWord]:

@@ -73,6 +73,7 @@ class Dictionary:
     """Headwords, their translations, and the lemmas of inflected forms.
 
     With counts of words, how often training saw them, only rare words and idioms of rare words.
+    `rules` say how words become plural, of both languages: the folder's glossary.json.
     """
 
     def __init__(
@@ -82,10 +83,8 @@ class Dictionary:
         counts: Mapping[str, int] | None = None,
         rules: Mapping[str, Any] | None = None,
     ) -> None:
-        self.entries, self.forms = (
-            SortedLines(entries, ENTRIES_FILE),
-            SortedLines(forms, FORMS_FILE),
-        )
+        self.entries = SortedLines(entries, ENTRIES_FILE)
+        self.forms = SortedLines(forms, FORMS_FILE)
         self.counts = counts
         self.source, self.target = ((rules or {}).get(side, {}) for side in ("source", "target"))
         self.objects: dict[str, str] = (rules or {}).get("objects", {})
@@ -131,6 +130,16 @@ class Dictionary:
         seen = [self.counts.get(word, 0) for word in said if word not in OPEN] or [COMMON]
         idiom = sum(count < COMMON for count in seen) > 1  # se rassembler is a word
         return min(seen) < (SELDOM_IDIOM if idiom else SELDOM)
+
+    def hints(self, text: str, others: Others) -> list[Entry]:
+        """Entries of rare words, and of idioms, with what they became elsewhere."""
+        listed, entries = words(text), list[Entry]()
+        for entry in self.find(listed):
+            if entry.first == entry.last:
+                news = (one for one in others(listed[entry.first])[:1] if not holds(one, entry))
+                entry = entry._replace(elsewhere=tuple(news))  # no mere inflection
+            entries.append(entry)
+        return entries
 
     def find(self, words: Sequence[str]) -> list[Entry]:
         """Headwords that stand in a sentence, idioms first; no word is in two of them.
@@ -188,37 +197,6 @@ class Dictionary:
             if at < 0:
                 return None
         return at
-
-
-def read_dictionary(
-    files: Mapping[str, bytes], counts: Mapping[str, int], rules: Mapping[str, Any]
-) -> Dictionary | None:
-    """The dictionary of a model's folder, for rare words; None where there is none.
-
-    `rules` say how words become plural, of both languages: the folder's glossary.json.
-    """
-    if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
-        return None
-    return Dictionary(files[ENTRIES_FILE], files[FORMS_FILE], counts, rules)
-
-
-class Hinter(NamedTuple):
-    """Writes hints into sentences for a model that was trained to read them."""
-
-    dictionary: Dictionary
-    others: Others
-    """What a word became in examples."""
-
-    def find(self, text: str) -> list[Entry]:
-        """Entries of rare words, and of idioms, with what they became elsewhere."""
-        listed, entries = words(text), list[Entry]()
-        for entry in self.dictionary.find(listed):
-            if entry.first == entry.last:
-                said = listed[entry.first]
-                news = (one for one in self.others(said)[:1] if not holds(one, entry))
-                entry = entry._replace(elsewhere=tuple(news))  # no mere inflection
-            entries.append(entry)
-        return entries
 
 
 def in_turns(*lists: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regard.data.sentences import Span
 from regard.tokens.tokenizer import Tokenizer
 from regard.translation.dictionary import Entry, write_hints
-from regard.translation.results import TargetWord
+from regard.translation.results import Explanation, TargetWord
 
 QUOTE = re.compile(r'(?<!\S)" (?=\w)')  # one that opens, with the blank of the hint after it
 STRAY = re.compile(r"[\x00-\x1f\x7f-\x9f\ufffd]")  # what no reader can use: bytes of no letter
@@ -91,8 +91,18 @@ class Document(NamedTuple):
     parts: list[Part]
     translations: list[TargetText]
     """Of the whole text: the best of each segment, then the likeliest mixtures."""
-    words: list[TargetWord] = []
-    """Of the first translation, by a model that counts words."""
+    words: list[TargetWord] | None = None
+    """Of the first translation, where they are asked for."""
+    reasons: list[Explanation] | None = None
+    """Of each part."""
+
+
+def distinct(answers: Iterable[TargetText]) -> list[TargetText]:
+    """Translations in their order, of those with one text the first."""
+    texts: dict[str, TargetText] = {}
+    for answer in answers:
+        texts.setdefault(answer.text, answer)
+    return [*texts.values()]
 
 
 def gap_before(text: str, parts: Sequence[Part], n: int) -> str:
@@ -107,13 +117,10 @@ def join(text: str, parts: Sequence[Part], count: int) -> list[TargetText]:
     whole = [TargetText("", 0.0, [])]
     for n, part in enumerate(parts):
         between = gap_before(text, parts, n)
-        mixed: dict[str, TargetText] = {}
-        for a in whole:
-            for b in part.translations:
-                both = TargetText(
-                    a.text + between + b.text, a.logprob + b.logprob, [*a.tokens, *b.tokens]
-                )
-                mixed.setdefault(both.text, both)
-        first, *rest = mixed.values()
+        first, *rest = distinct(
+            TargetText(a.text + between + b.text, a.logprob + b.logprob, [*a.tokens, *b.tokens])
+            for a in whole
+            for b in part.translations
+        )
         whole = [first, *sorted(rest, key=lambda t: -t.logprob)[: count - 1]]
     return whole

@@ -91,7 +91,7 @@ def explain_part(translator: Translator, part: Part, reading: WordReading) -> Ex
                 entry.headword,
                 entry.translations,
             )
-            for entry in (translator.hinter.find(segment.text) if translator.hinter else [])
+            for entry in translator.entries(segment.text)
         ],
     )
 

@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from regard.data.pairs import shorten
 from regard.data.text_files import read_lines
 from regard.data.word_frequencies import Span, word_spans
-from regard.errors import DataError, UsageError
+from regard.errors import DataError, UsageError, expecting
 from regard.translation.dictionary import RULES_FILE, hint, pluralise
-from regard.translation.document import TargetText
+from regard.translation.document import Segment, TargetText
 from regard.translation.explanation import align_tokens
 from regard.translation.normalise import tidy
 
 if TYPE_CHECKING:
-    from regard.translation.translator import Job, SentenceSearch
+    from regard.translation.translator import SentenceSearch
 
 # Reading ------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Glossary:
     def __init__(self, terms: Mapping[str, str], files: Mapping[str, bytes]) -> None:
         self.forms = dict[str, tuple[tuple[str, ...], bool]]()
         """A source term in each number; the target's forms for it, and whether it is a plural."""
-        try:
+        with expecting(f"reading {RULES_FILE}", "what translation/glossary.py lists"):
             data: dict[str, Any] = json.loads(files.get(RULES_FILE, b"{}"))
             source, target = data.get("source", {}), data.get("target", {})
             self.small = frozenset(data.get("small", "").split())
@@ -98,10 +98,6 @@ class Glossary:
                     both = (pluralise(meant, target), meant)
                     form = pluralise(term, source) if plural else term
                     self.forms.setdefault(form, (tuple(dict.fromkeys(both)), plural))
-        except (ValueError, KeyError, TypeError, AttributeError, re.error) as error:
-            wrong = f"{type(error).__name__}: {error}"
-            expected = "what translation/glossary.py lists"
-            raise DataError(f"reading {RULES_FILE}", wrong, expected) from None
         self.longest = max(len(word_spans(term)) for term in self.forms)
 
     def find(self, text: str) -> list[Term]:
@@ -152,43 +148,47 @@ def lacks_terms(text: str, terms: Sequence[Term]) -> bool:
 # Translations -------------------------------------------------------------------------------------
 
 
-def put_terms(search: SentenceSearch, glossary: Glossary, job: Job) -> TargetText:
-    """The translation of a job's source, made to hold its terms as far as that can be had."""
-    kit, (row,), terms = search.kit, job.rows, job.terms
-    assert job.segment is not None
-    answer = search.judge(row, job.text)
+def put_terms(
+    search: SentenceSearch, glossary: Glossary, segment: Segment, terms: Sequence[Term], text: str
+) -> TargetText:
+    """The translation of a segment, made to hold its terms as far as that can be had."""
+    kit, row = search.kit, segment.ids
+    answer = search.judge(row, text)
     with suppress(UsageError):  # what sees one vector of its source aligns nothing
-        answer = replace_aligned(search, glossary, job, answer)
+        answer = replace_aligned(search, glossary, segment, terms, answer)
     if lacks_terms(answer.text, terms) and kit.config.get("hints"):
-        hinted = job.segment.text
+        hinted = segment.text
         for (_, end), forms, plural in reversed(terms):
             form = forms[0 if plural else -1]
             hinted = hinted[:end] + hint([form], firm=True) + hinted[end:]
-        ((best, *_),) = search.translate(kit.text_tokenizer.encode_batch([hinted]))
+        (best,) = search.translate(kit.text_tokenizer.encode_batch([hinted]))
         answer = answer if lacks_terms(best.text, terms) else search.judge(row, best.text)
     if lacks_terms(answer.text, terms):
         must = (*search.config.must, *(term.forms[-1] for term in terms))
-        wish = replace(search.config, must=tuple(dict.fromkeys(must)), alternatives=1)
+        wish = replace(search.config, must=tuple(dict.fromkeys(must)))
         with suppress(UsageError):  # there may be no such answer
-            ((held, *_),) = type(search)(kit, wish, search.strict).translate([row])
+            (held,) = type(search)(kit, wish).translate([row])
             answer = answer if lacks_terms(held.text, terms) else held
     return answer
 
 
 def replace_aligned(
-    search: SentenceSearch, glossary: Glossary, job: Job, best: TargetText
+    search: SentenceSearch,
+    glossary: Glossary,
+    segment: Segment,
+    terms: Sequence[Term],
+    best: TargetText,
 ) -> TargetText:
     """A translation with terms in place of the words that are aligned with their sources."""
-    kit, (row,), text = search.kit, job.rows, job.text
-    assert job.segment is not None
-    weights, links = align_tokens(kit, job.segment, best.tokens[:-1])
+    text = best.text
+    weights, links = align_tokens(search.kit, segment, best.tokens[:-1])
     spans, changes = word_spans(text), list[tuple[Span, tuple[str, ...]]]()
     words = [text[slice(*span)].lower() for span in spans]
     free = {n for n, w in enumerate(words) if any(map(str.isalnum, w)) and w not in glossary.small}
-    for (begin, after), forms, plural in job.terms:
+    for (begin, after), forms, plural in terms:
         if not free:
             break
-        own = [n for n, (a, _) in enumerate(word_spans(job.segment.text)) if begin <= a < after]
+        own = [n for n, (a, _) in enumerate(word_spans(segment.text)) if begin <= a < after]
         first = last = max(free, key=weights[:, own].sum(1).tolist().__getitem__)
         linked = free.intersection(t for s, t in links if s in own)
         while first - 1 in linked:
@@ -198,13 +198,13 @@ def replace_aligned(
         free.difference_update(range(first, last + 1))
         start, end = spans[first][0], spans[last][1]
         held = find_forms(text, forms)
-        if len(held) < sum(term.forms == forms for term in job.terms) and not any(
+        if len(held) < sum(term.forms == forms for term in terms) and not any(
             a < end and start < b for a, b in held
         ):
             if glossary.seems_plural.search(text[start:end]):
                 forms = forms[:1]
             changes.append(((start, end), forms if plural else forms[-1:]))
     for span, forms in sorted(changes, reverse=True):
-        answers = [search.judge(row, glossary.put(best.text, span, form)) for form in forms]
+        answers = [search.judge(segment.ids, glossary.put(best.text, span, f)) for f in forms]
         best = max(answers, key=lambda a: a.logprob / search.beam.penalty(len(a.tokens)))
     return best

@@ -248,18 +248,12 @@ def learn_memory(
     heard = count_words(entry.target for entry in pairs)
     small = sorted(word for word, _ in heard.most_common(SMALL) if word[0].isalpha())
     kept, place = [*align_entries(kit, pairs, {*small})], folder / MEMORY_FILE
-    kept.sort(key=lambda both: (f"{both[0]}\t".encode(), *in_file_order(both[1].origin)))
+    kept.sort(key=lambda both: f"{both[0]}\t".encode())  # short pairs first
     lines = ("\t".join((word, entry.span, *entry[:3])) for word, entry in kept)
     data = "\n".join(["\t" + " ".join(small), *lines, ""]).encode()
     write_whole(place, data)
     taught, origins = {word for word, _ in kept}, {entry.origin for _, entry in kept}
     return LearntMemory(str(place), len(data), len(origins), len(taught))
-
-
-def in_file_order(origin: str) -> tuple[str, int]:
-    """What origins are sorted by: file:number."""
-    name, _, number = origin.rpartition(":")
-    return name, int(number)
 
 
 def choose_pairs(

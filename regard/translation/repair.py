@@ -36,30 +36,27 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from regard.data.sentences import Span
-from regard.errors import DataError
+from regard.errors import expecting
 
 NUMBERS_FILE = "numbers.json"
 GAP = "[ ,.'\u00a0\u202f\u2009]"  # between groups of three digits, and before decimals
 FIGURE = re.compile(rf"(?<!\d)(?:\d{{1,3}}(?:{GAP}\d{{3}})+(?!\d)|\d+)(?:[.,]\d+)?")
+GROUPED = re.compile(rf"\d{{1,3}}(?:{GAP}\d{{3}})+(?!\d)")
 MINUS = re.compile(r"(?:^|(?<=[\s(]))[-−–]$")
 ALIKE = 0.6  # share of the digits of two numbers that are the same
 ANY = re.compile("")
 SMALL = 10  # a number that is often said without counting
 WORD = re.compile(r"[^\W\d_]{3,}")
+"""Of letters alone, three or more; parts of well-known are two."""
 
 
 # Words ------------------------------------------------------------------------------------------
 
 
-def letter_runs(text: str) -> list[str]:
-    """Words of letters alone, three or more; parts of well-known are two."""
-    return WORD.findall(text)
-
-
 def coined_words(source: str, target: str, written: Container[str]) -> list[str]:
     """The words of a translation that are made up, each once; a copied name is none of them."""
-    copied = {run.lower() for run in letter_runs(source)}
-    runs = dict.fromkeys(letter_runs(target))
+    copied = {run.lower() for run in WORD.findall(source)}
+    runs = dict.fromkeys(WORD.findall(target))
     return [run for run in runs if run.lower() not in written and run.lower() not in copied]
 
 
@@ -305,12 +302,8 @@ class Numbers:
                 digits += runs[last][0]
                 before = target[: runs[first].start()].rstrip()
                 signed = before.endswith(("-", "−", "–", self.minus)) or not figure.minus
-                # One more group of three digits after these runs makes the number longer.
-                after = runs[first + 1 : last + 2]
-                longer = last + 1 < len(runs) and len(runs[first][0]) <= 3
-                longer = longer and all(len(run[0]) == 3 for run in after)
-                gap = target[runs[last].end() : after[-1].start()] if longer else ""
-                longer = longer and bool(re.fullmatch(GAP, gap))
+                grouped = GROUPED.match(target, runs[first].start())
+                longer = grouped is not None and grouped.end() > runs[last].end()
                 written = target[runs[first].start() : runs[last].end()]
                 exact = not figure.forms or {written, self.plain(written)} & figure.forms
                 if digits in figure.digits and signed and exact and not longer:
@@ -360,12 +353,8 @@ def read_numbers(files: Mapping[str, bytes]) -> Numbers | None:
     """What a folder's numbers.json says; None where there is none."""
     if NUMBERS_FILE not in files:
         return None
-    try:
+    with expecting(f"reading {NUMBERS_FILE}", "what translation/repair.py lists"):
         return Numbers(json.loads(files[NUMBERS_FILE]))
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, re.error) as error:
-        wrong = f"{type(error).__name__}: {error}"
-        expected = "what translation/repair.py lists"
-        raise DataError(f"reading {NUMBERS_FILE}", wrong, expected) from None
 
 
 def alike(number: str) -> frozenset[str]:

@@ -6,21 +6,22 @@ lost, addresses, numbers, words that exist, is searched for again.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice, takewhile
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.data.sentences import trim
-from regard.decode.alternatives import after_each, alternatives, extend
+from regard.decode.alternatives import alternatives, extend
 from regard.decode.beam import BeamConfig, length_penalty
 from regard.decode.constraints import LexicalSearch, ban_phrases, begin_with, find_words, spell_word
 from regard.decode.loop import search_kit
@@ -33,26 +34,45 @@ from regard.model.batch import Batch
 from regard.model.model import Memory
 from regard.translation.config import DOING, TranslateConfig
 from regard.translation.dictionary import (
+    ENTRIES_FILE,
+    FORMS_FILE,
     RULES_FILE,
+    Dictionary,
     Entry,
-    Hinter,
     holds,
     in_turn,
-    read_dictionary,
     write_hints,
 )
-from regard.translation.document import Document, Part, Segment, TargetText, join
-from regard.translation.explanation import align_config, look_across, token_spans
-from regard.translation.glossary import Glossary, Term, lacks_terms, put_terms
+from regard.translation.document import (
+    Document,
+    Part,
+    Segment,
+    TargetText,
+    distinct,
+    gap_before,
+    join,
+)
+from regard.translation.explanation import (
+    WordReading,
+    align_config,
+    explain_part,
+    fit_words,
+    look_across,
+    read_words,
+    token_spans,
+    word_tokens,
+)
+from regard.translation.glossary import Glossary, lacks_terms, put_terms
 from regard.translation.markup import put_marks
 from regard.translation.memory import TranslationMemory
 from regard.translation.normalise import tidy
 from regard.translation.repair import WORD, coined_words, read_numbers
+from regard.translation.results import OtherWord, TargetWord
 from regard.translation.segment import Segmenter
+from regard.translation.word_confidence import doubt_config
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-    from regard.translation.worker_pool import WorkerPool
 
 ROWS = 64  # beams of a batch, about
 TOKENS = 3000  # beams × source tokens of a batch, beams at least 2: a bound on its memory
@@ -65,54 +85,38 @@ Tell = Callable[[int, int], None]
 """Hears how many of how many sentences are done."""
 
 
-class Job(NamedTuple):
-    """Sources that are translated together."""
-
-    rows: list[Row]
-    config: TranslateConfig
-    optional: bool = False
-    """There may be no answer: what is asked for perhaps cannot be had. Its source is alone."""
-    text: str = ""
-    """A translation that is there already: what is asked for is its log-probability."""
-    terms: tuple[Term, ...] = ()
-    """What that translation is to hold."""
-    segment: Segment | None = None
-    """With terms: the source."""
-    best: TargetText | None = None
-    """The translation, where what is asked for are others."""
-
-
 class Translator:
     """A model, how it is to translate, and the worker pool that helps it, if any."""
 
-    def __init__(
-        self,
-        kit: Kit,
-        config: TranslateConfig,
-        strict: bool | None = None,
-        memory: Sequence[str | Path] = (),
-    ) -> None:
-        self.kit, self.strict = kit, strict
-        self.pool: WorkerPool | None = None
-        self.config = replace(config, glossary=None)  # or it would travel with each job
+    def __init__(self, kit: Kit, config: TranslateConfig) -> None:
+        self.kit, self.config = kit, config
+        self.workers: Callable[[Sequence[str], Tell | None], list[Document]] | None = None
+        self.search = SentenceSearch(kit, config)
         self.glossary = Glossary(config.glossary, kit.files) if config.glossary else None
-        self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, memory)
-        self.numbers = read_numbers(kit.files)
+        self.segmenter, self.memory = Segmenter(kit), TranslationMemory(kit, config.memory)
+        self.numbers, self.doubt = read_numbers(kit.files), doubt_config(kit.config)
+        self.language = self.segmenter.language
 
     @cached_property
-    def hinter(self) -> Hinter | None:
-        """What the folder's dictionary and the memory say of rare words."""
-        rules = parse(self.kit.files, RULES_FILE)
-        dictionary = read_dictionary(self.kit.files, self.memory.counts or {}, rules)
-        return Hinter(dictionary, self.memory.hints) if dictionary else None
+    def dictionary(self) -> Dictionary | None:
+        """The folder's dictionary, for rare words; None where there is none."""
+        files = self.kit.files
+        if not {ENTRIES_FILE, FORMS_FILE} <= files.keys():
+            return None
+        counts, rules = self.memory.counts or {}, parse(files, RULES_FILE)
+        return Dictionary(files[ENTRIES_FILE], files[FORMS_FILE], counts, rules)
+
+    def entries(self, text: str) -> list[Entry]:
+        """What the dictionary and the memory say of rare words and idioms of a text."""
+        return self.dictionary.hints(text, self.memory.hints) if self.dictionary else []
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text, in order; `tell` hears how far the first search is.
 
         Segments of like length run together; the answers do not depend on it, nor on a worker pool.
         """
-        if self.pool is not None:
-            return self.pool.translate(texts, tell)
+        if self.workers is not None:
+            return self.workers(texts, tell)
         cut = [*map(self.cut, texts)]
         documents = self.translate_segments(texts, cut, tell)
         if not self.config.keeps_whole:
@@ -120,9 +124,9 @@ class Translator:
             again = iter(self.translate_segments(texts, anew))
             documents = [next(again) or parts for parts in documents]
         flat = [part for parts in documents for part in parts]
-        for mend in (self.hold_entries, self.mend_numbers, self.add_others, self.hold_terms):
-            flat = mend(flat)
-        rest = iter([put_marks(self.kit, part) for part in flat])
+        if not self.config.keeps_whole:
+            flat = self.mend_numbers(self.hold_entries(flat))
+        rest = (put_marks(self.kit, self.hold_terms(self.add_others(part))) for part in flat)
         documents = [[next(rest) for _ in parts] for parts in documents]
         return [
             Document(text, parts, join(text, parts, self.config.alternatives))
@@ -133,22 +137,34 @@ class Translator:
         self, texts: Sequence[str], cut: Sequence[Sequence[Segment]], tell: Tell | None = None
     ) -> list[list[Part]]:
         """The segments of each text with their translations; those without tokens as they stand."""
-        flat = [segment for segments in cut for segment in segments]
-        hinted = map(self.hint, flat)
-        cut = [[next(hinted) for _ in segments] for segments in cut]
-        rows = [segment.ids for segments in cut for segment in segments if segment.ids]
-        plain = replace(self.config, alternatives=1)
-        answered = iter(self.run([Job([row], plain) for row in rows], tell))
+        hinted = [[*map(self.hint, segments)] for segments in cut]
+        read = [segment for segments in hinted for segment in segments if segment.ids]
+        answered = iter(self.search_segments(read, tell))
 
-        def part(text: str, segment: Segment) -> Part:
-            if segment.ids:
-                return Part(segment, [*map(segment.dress, next(answered))])
+        def copy(text: str, segment: Segment) -> Part:
             entry = self.memory.sentences.get(segment.text)
             copied = entry.target if entry else text[slice(*segment.span)]
             return Part(segment, [TargetText(copied, 0.0, [])])
 
-        both = zip(texts, cut, strict=True)
-        return [[part(text, segment) for segment in segments] for text, segments in both]
+        return [
+            [next(answered) if segment.ids else copy(text, segment) for segment in segments]
+            for text, segments in zip(texts, hinted, strict=True)
+        ]
+
+    def search_segments(self, segments: Sequence[Segment], tell: Tell | None = None) -> list[Part]:
+        """Segments with the translation of their tokens, searched in batches, the longest first."""
+        order = sorted(range(len(segments)), key=lambda n: -len(segments[n].ids))
+        most, width = self.config.batch or max(1, ROWS // self.config.beams), self.config.beams
+        parts: dict[int, Part] = {}
+        while order:
+            size = max(1, min(most, TOKENS // (max(2, width) * len(segments[order[0]].ids))))
+            batch, order = order[:size], order[size:]
+            answers = self.search.translate([segments[n].ids for n in batch])
+            for n, answer in zip(batch, answers, strict=True):
+                parts[n] = Part(segments[n], [segments[n].dress(answer)])
+            if tell is not None:
+                tell(len(parts), len(segments))
+        return [parts[n] for n in range(len(segments))]
 
     def cut(self, text: str) -> list[Segment]:
         """The segments of a text; without tokens where they, or all of it, stand in the memory."""
@@ -165,14 +181,38 @@ class Translator:
 
     def hint(self, segment: Segment) -> Segment:
         """A segment with hints for its rare words, where the model was trained to read them."""
-        if not segment.ids or not self.kit.config.get("hints") or self.hinter is None:
-            return segment
-        return self.write(segment, self.hinter.find(segment.text))
+        wanted = segment.ids and self.kit.config.get("hints")
+        return self.write(segment, self.entries(segment.text)) if wanted else segment
 
     def write(self, segment: Segment, entries: Sequence[Entry]) -> Segment:
         """A segment with hints of these entries."""
+        if not entries:
+            return segment
         ids = self.segmenter.tokenizer.encode(write_hints(segment.text, entries)[0])
-        return segment._replace(ids=ids, entries=tuple(entries)) if entries else segment
+        return segment._replace(ids=ids, entries=tuple(entries))
+
+    def read(self, document: Document) -> Document:
+        """A document with the words of its translation and the reasons, as far as asked for.
+
+        With others for each word, and the whole text that goes on from them.
+        """
+        if not self.config.doubt:
+            return document
+        parts, words = document.parts, list[TargetWord]()
+        gaps = [gap_before(document.text, parts, n) for n in range(len(parts))]
+        best = [part.translations[0].text for part in parts]
+        pieces = [gap + text for gap, text in zip(gaps, best, strict=True)]
+        readings = [read_words(self.kit, part, self.doubt) for part in parts]
+        for n, (part, reading) in enumerate(zip(parts, readings, strict=True)):
+            own = reading.words
+            if self.config.words and part.segment.ids:
+                around = "".join(pieces[:n]) + gaps[n], "".join(pieces[n + 1 :])
+                choices = zip(own, self.search.other_words(part, reading, *around), strict=True)
+                own = [replace(word, alternatives=others) for word, others in choices]
+            words += fit_words(best[n], own)
+        both = zip(parts, readings, strict=True)
+        reasons = [explain_part(self, *each) for each in both] if self.config.explain else None
+        return document._replace(words=words, reasons=reasons)
 
     # Mending ------------------------------------------------------------------------------------
 
@@ -182,18 +222,17 @@ class Translator:
         Where one has none, the hint's translations are tried one by one, then firmly. Of those that
         the model then writes that one is taken which is likeliest without hints: its form fits.
         """
-        held, plain = list(parts), replace(self.config, alternatives=1)
-        for firm in (False, True) if not self.config.keeps_whole else ():
+        held = list(parts)
+        for firm in (False, True):
             tries = [
                 (n, hinted)
                 for n, (segment, _) in enumerate(parts)
                 for entries in in_turn(segment.entries, held[n].translations[0].text, firm)
                 if (hinted := self.write(segment, entries)).ids != segment.ids  # was read already
             ]
-            answered = self.run([Job([segment.ids], plain) for _, segment in tries])
+            answered = self.search_segments([hinted for _, hinted in tries])
             written = defaultdict[int, list[Part]](list)
-            for (n, segment), answers in zip(tries, answered, strict=True):
-                part = Part(segment, [*map(segment.dress, answers)])
+            for (n, _), part in zip(tries, answered, strict=True):
                 if said(parts[n], part) > said(parts[n], held[n]):
                     written[n].append(part)
             for n, several in written.items():
@@ -203,13 +242,11 @@ class Translator:
     def fittest(self, part: Part, several: Sequence[Part]) -> Part:
         """Of translations with most words of the hints the one that is likeliest without hints."""
         row = self.segmenter.tokenizer.encode(part.segment.text)
-        plain = replace(self.config, alternatives=1)
-        asked = [Job([row], plain, True, other.translations[0].text) for other in several]
-        ranks = [
-            (said(part, other), judged.logprob)
-            for other, (judged,) in zip(several, self.run(asked), strict=True)
-        ]
-        return several[ranks.index(max(ranks))]
+
+        def rank(other: Part) -> tuple[int, float]:
+            return said(part, other), self.search.judge(row, other.translations[0].text).logprob
+
+        return max(several, key=rank)
 
     def mend_numbers(self, parts: Sequence[Part]) -> list[Part]:
         """Parts whose translations have the numbers of the source, as far as they can be had.
@@ -220,126 +257,70 @@ class Translator:
         like it, a search is for it.
         """
         numbers = self.numbers
-        if numbers is None or self.config.keeps_whole:
+        if numbers is None:
             return list(parts)
-        mended, jobs, sources = list(parts), dict[int, Job](), [part.segment.text for part in parts]
 
-        def lost(n: int, answers: Sequence[TargetText]) -> list[str]:
-            return numbers.find_lost(sources[n], answers[0].text) if parts[n].segment.ids else []
+        def lost(n: int, part: Part) -> list[str]:
+            return numbers.find_lost(sources[n], part.translations[0].text)
 
-        lost_now = {n: lost(n, part.translations) for n, part in enumerate(parts)}
-        lacking = {n: words for n, words in lost_now.items() if words}
-        again: dict[int, Segment] = {}
-        for n in lacking:
-            segment, text = parts[n].segment, numbers.reread(sources[n])
+        sources = [part.segment.text for part in parts]
+        lacking = [lost(n, part) if part.segment.ids else [] for n, part in enumerate(parts)]
+        mended, again = list(parts), dict[int, Segment]()
+        for n, (segment, _) in enumerate(parts):
+            text = numbers.reread(sources[n]) if lacking[n] else sources[n]
             if text != sources[n] and not segment.marks:  # these stand at places of its text
                 ids = self.segmenter.tokenizer.encode(text)
                 again[n] = segment._replace(text=text, ids=ids, entries=())
-        answered = self.run([Job([segment.ids], self.config) for segment in again.values()])
-        for (n, segment), answers in zip(again.items(), answered, strict=True):
-            new = [segment.dress(answer) for answer in answers]
-            if len(words := lost(n, new)) < len(lacking[n]):
-                mended[n], lacking[n] = Part(segment, new), words
+        for n, part in zip(again, self.search_segments([*again.values()]), strict=True):
+            if len(words := lost(n, part)) < len(lacking[n]):
+                mended[n], lacking[n] = part, words
         for n, (segment, (best, *_)) in enumerate(mended):
-            right = numbers.put_right(sources[n], best.text) if lacking.get(n) else ""
+            right = numbers.put_right(sources[n], best.text) if lacking[n] else ""
             text = numbers.polish(sources[n], right or best.text) if segment.ids else best.text
-            text = "" if segment.raised or text == best.text else text
-            if lacking.get(n) or text:
-                # A beam of 1 is one for each digit that is there: five times as quick as 4, and as
-                # good.
-                must = (*self.config.must, *lacking.get(n, ()))
-                wish = replace(self.config, must=must, alternatives=1, beams=1)
-                jobs[n] = Job([segment.ids], wish, True, text)
-        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
-            segment, before = mended[n]
-            new = [segment.dress(answer) for answer in answers]
-            if new and (jobs[n].text or len(lost(n, new)) < len(lacking[n])):
-                mended[n] = Part(segment, [*new, *before][: self.config.alternatives])
+            with suppress(UsageError):  # perhaps it cannot be had
+                if text != best.text and not segment.raised:
+                    answer = self.search.judge(segment.ids, text)
+                    looked = self.search.look([segment.ids], [answer])
+                    mended[n] = Part(segment, [*map(segment.dress, looked)])
+                elif lacking[n]:
+                    # A beam of 1 is one for each digit that is there: five times as quick as 4, and
+                    # as good.
+                    wish = replace(self.config, must=(*self.config.must, *lacking[n]), beams=1)
+                    search = SentenceSearch(self.kit, wish)
+                    new = Part(segment, [segment.dress(*search.translate([segment.ids]))])
+                    mended[n] = new if len(lost(n, new)) < len(lacking[n]) else mended[n]
         return mended
 
-    def add_others(self, parts: Sequence[Part]) -> list[Part]:
-        """Parts with other translations after the first, none likelier and none with new words."""
-        jobs = {
-            n: Job([segment.ids], self.config, True, best=best)
-            for n, (segment, (best, *_)) in enumerate(parts)
-            if segment.ids and self.config.alternatives > 1
-        }
-        several = list(parts)
-        for n, answers in zip(jobs, self.run([*jobs.values()]), strict=True):
-            segment, (best, *_) = parts[n]
-            texts = {best.text: best}
-            for other in map(segment.dress, answers):
-                texts.setdefault(other.text, other)
-            several[n] = Part(segment, [*texts.values()][: self.config.alternatives])
-        return several
+    def add_others(self, part: Part) -> Part:
+        """A part with other translations after the first, none likelier and none with new words."""
+        segment, (best, *_) = part
+        if segment.ids and self.config.alternatives > 1:
+            with suppress(UsageError):  # there may be none
+                others = map(segment.dress, self.search.others(segment.ids, best))
+                answers = distinct([best, *others])[: self.config.alternatives]
+                return Part(segment, answers)
+        return part
 
-    def hold_terms(self, parts: Sequence[Part]) -> list[Part]:
-        """Parts whose translations hold the terms of the glossary, as far as they can be had."""
-        if self.glossary is None:
-            return list(parts)
-        jobs = dict[tuple[int, int], Job]()
-        for n, (segment, answers) in enumerate(parts):
-            terms = tuple(self.glossary.find(segment.text)) if segment.ids else ()
-            for m, answer in enumerate(answers):
-                if lacks_terms(answer.text, terms):
-                    text = self.kit.text(without_end(answer.tokens, self.kit.stops))
-                    jobs[n, m] = Job([segment.ids], self.config, True, text, terms, segment)
-        held = [list(part.translations) for part in parts]
-        for (n, m), answers in zip(jobs, self.run([*jobs.values()]), strict=True):
-            held[n][m : m + len(answers)] = [parts[n].segment.dress(answer) for answer in answers]
-        best = [{answer.text: answer for answer in reversed(answers)} for answers in held]
-        return [
-            Part(part.segment, [*texts.values()][::-1])
-            for part, texts in zip(parts, best, strict=True)
-        ]
-
-    # Batches ------------------------------------------------------------------------------------
-
-    def run(self, jobs: Sequence[Job], tell: Tell | None = None) -> list[list[TargetText]]:
-        """What becomes of jobs of one source each; plain ones run in batches, the longest first."""
-        alone = [[n] for n, job in enumerate(jobs) if job.optional]
-        order = [n for n, job in enumerate(jobs) if not job.optional]
-        order.sort(key=lambda n: -len(jobs[n].rows[0]))
-        batches, width = list[list[int]](), self.config.beams
-        most = self.config.batch or max(1, ROWS // width)
-        while order:
-            longest = len(jobs[order[0]].rows[0])
-            size = max(1, min(most, TOKENS // (max(2, width) * longest)))
-            batches.append(order[:size])
-            order = order[size:]
-        batches += alone
-        joint = [
-            jobs[batch[0]]._replace(rows=[jobs[n].rows[0] for n in batch]) for batch in batches
-        ]
-        answers: dict[int, list[TargetText]] = {}
-        for batch, found in zip(batches, map(self.do, joint), strict=True):
-            answers |= zip(batch, found, strict=True)
-            if tell is not None:
-                tell(len(answers), len(jobs))
-        return [answers[n] for n in range(len(jobs))]
-
-    def do(self, job: Job) -> list[list[TargetText]]:
-        """What becomes of each source of a job."""
-        search = SentenceSearch(self.kit, job.config, self.strict)
-        try:
-            if job.terms and self.glossary is not None:
-                return search.look(job.rows, [put_terms(search, self.glossary, job)])
-            if job.text:
-                return search.look(job.rows, [search.judge(row, job.text) for row in job.rows])
-            if job.best is not None:
-                return [search.others(job.rows[0], job.best)]
-            return search.translate(job.rows)
-        except UsageError:
-            if not job.optional:
-                raise
-            return [[] for _ in job.rows]
+    def hold_terms(self, part: Part) -> Part:
+        """A part whose translations hold the terms of the glossary, as far as they can be had."""
+        segment, answers = part
+        if self.glossary is None or not segment.ids:
+            return part
+        terms, held = self.glossary.find(segment.text), [*answers]
+        for n, answer in enumerate(answers):
+            if lacks_terms(answer.text, terms):
+                text = self.kit.text(answer.tokens)
+                with suppress(UsageError):
+                    better = put_terms(self.search, self.glossary, segment, terms, text)
+                    held[n] = segment.dress(*self.search.look([segment.ids], [better]))
+        return Part(segment, distinct(held))
 
 
 class SentenceSearch:
     """Beam search whose answers begin as wished, hold some words and lack others."""
 
-    def __init__(self, kit: Kit, config: TranslateConfig, strict: bool | None = None) -> None:
-        self.kit, self.config, self.strict = kit, config, strict
+    def __init__(self, kit: Kit, config: TranslateConfig) -> None:
+        self.kit, self.config, self.strict = kit, config, config.strict
         self.must = [spell_word(kit, word)[0] for word in config.must]
         self.ban = {phrase for word in config.ban for phrase in spell_word(kit, word)}
         self.begin = list(spell_word(kit, config.begin)[-1]) if config.begin else []
@@ -347,13 +328,13 @@ class SentenceSearch:
         self.encoded: dict[tuple[int, ...], Tensor] = {}  # sources that a search in C has read
 
     @torch.no_grad()
-    def translate(self, rows: Sequence[Row]) -> list[list[TargetText]]:
+    def translate(self, rows: Sequence[Row]) -> list[TargetText]:
         """The translation of each source."""
         hypotheses = [row[0] for row in self.search(rows, self.ban, self.beam)]
         read = zip(map(tuple, rows), hypotheses, strict=True)
         self.encoded = {row: h.memory for row, h in read if h.memory is not None}
         answers = [*map(self.text, hypotheses)]
-        if not (self.config.coin or self.config.keeps_whole or self.kit.written is None):
+        if not (self.config.keeps_whole or self.kit.written is None):
             changed: Collection[int] = range(len(rows))
             for _ in range(SEARCHES):
                 before, answers = answers, self.replace_coined(rows, answers, changed)
@@ -376,8 +357,8 @@ class SentenceSearch:
         noted = (found.logprob, found.tokens, found.logprobs, attention)
         return TargetText(self.kit.text(found.tokens), *noted)
 
-    def look(self, rows: Sequence[Row], answers: Sequence[TargetText]) -> list[list[TargetText]]:
-        """Answers, with what each of their tokens saw where that is asked for; a list of each."""
+    def look(self, rows: Sequence[Row], answers: Sequence[TargetText]) -> list[TargetText]:
+        """Answers, with what each of their tokens saw where that is asked for."""
         looked = list(answers)
         unseen = [n for n, answer in enumerate(answers) if answer.attention is None]
         if self.config.doubt and unseen:
@@ -388,7 +369,7 @@ class SentenceSearch:
                 noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
                 attention = seen[0] if seen else None
                 looked[n] = answers[n]._replace(logprobs=noted, attention=attention)
-        return [[answer] for answer in looked]
+        return looked
 
     def coined(self, row: Row, text: str) -> list[str]:
         """The words of a translation that neither training nor its source ever wrote."""
@@ -475,7 +456,7 @@ class SentenceSearch:
             raise UsageError(DOING, wrong, "room for it", "a shorter beginning, a larger limit")
         rules = [*([begin_with(self.begin)] if self.begin else []), *bans(banned)]
         if self.must:
-            how = LexicalSearch(beam, self.kit.stops, self.must, rules, cache(self.joins))
+            how = LexicalSearch(beam, self.kit.stops, self.must, cache(self.joins), rules)
             hypotheses = [
                 search_kit(self.kit, self.kit.batch([list(row)]), limit, how, strict=self.strict)[0]
                 for row, limit in zip(rows, limits, strict=True)
@@ -550,6 +531,39 @@ class SentenceSearch:
             and not any(find_words(self.kit, h.tokens, self.config.ban))
         ]
 
+    @torch.no_grad()
+    def other_words(
+        self, part: Part, reading: WordReading, before: str, after: str
+    ) -> list[list[OtherWord]]:
+        """For each word of a sentence's translation as many others as there are alternatives.
+
+        `before` and `after` are what stands around the sentence in the whole text.
+        """
+        kit, count, row = self.kit, self.config.alternatives, part.segment.ids
+        restore = part.segment.restore
+        tokens = without_end(part.translations[0].tokens, kit.stops)
+        places = [start for start, end in reading.tokens if end]
+        if not places:
+            return [[] for _ in reading.words]
+        batch, log = self.follow(row, tokens)
+        at = (batch, log, tokens, places, self.limit(row), count + 1)
+        branched = iter(alternatives(kit, *at, processes=bans(self.ban), strict=self.strict))
+        listed = []
+        for word, (start, end) in zip(reading.words, reading.tokens, strict=True):
+            others: dict[str, OtherWord] = {}
+            for branch in next(branched) if end else ():
+                text, spans = token_spans(kit, without_end(branch.tokens, kit.stops))
+                whole = " ".join(text.split())
+                for (a, b), (first, stop) in zip(*word_tokens(text, spans), strict=True):
+                    if first == start and stop and text[a:b] != word.text:
+                        other = text[a:b]
+                        probability = math.exp(sum(branch.logprobs[start:stop]))
+                        ending = restore(other, whole.endswith(other))
+                        translation = f"{before}{restore(whole)}{after}"
+                        others.setdefault(other, OtherWord(ending, probability, translation))
+            listed.append(sorted(others.values(), key=lambda other: -other.probability)[:count])
+        return listed
+
     def distinct(
         self, row: Row, best: TargetText, hypotheses: Iterable[Hypothesis]
     ) -> list[TargetText]:
@@ -562,10 +576,10 @@ class SentenceSearch:
         heard, new = {spoken(best.text)}, list[TargetText]()
         for answer in sorted(map(self.text, hypotheses), key=lambda answer: -answer.logprob):
             words = spoken(answer.text)
-            made_up = not self.config.coin and self.coined(row, answer.text)
-            if answer.logprob <= best.logprob and words not in heard and not made_up:
-                heard.add(words)
-                new.append(answer)
+            if answer.logprob <= best.logprob and words not in heard:
+                if not self.coined(row, answer.text):
+                    heard.add(words)
+                    new.append(answer)
         return new
 
     @torch.no_grad()
@@ -584,7 +598,7 @@ class SentenceSearch:
         """(The source as a batch, log-probabilities (n + 1, V) of what comes after each token)."""
         batch = self.kit.batch([list(row)])
         scores = self.kit.run_batch(extend(batch, [tokens]), None, self.strict)
-        return batch, after_each(scores, batch, len(tokens))
+        return batch, scores[0, batch.ids.shape[1] - 1 :].float().log_softmax(-1)
 
     def limit(self, row: Row) -> int:
         """The most new tokens of a row: no more than the decoder has positions for."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regard.errors import DataError
+from regard.errors import expecting
 
 FEATURES = ("bias", "surprise", "probability", "sentence", "fertility", "focus", "foremost")
 
@@ -32,13 +32,10 @@ def doubt_config(config: Mapping[str, Any]) -> DoubtConfig | None:
     fields = config.get("doubt")
     if fields is None:
         return None
-    try:
+    wanted, fix = f"weights of {', '.join(FEATURES)}", "`python bench/doubt.py FOLDER` writes it"
+    with expecting("reading `doubt` in config.json", wanted, fix):
         weights = tuple(float(fields["weights"][name]) for name in FEATURES)
         return DoubtConfig(weights, float(fields["threshold"]))
-    except (KeyError, TypeError, ValueError) as error:
-        wrong, wanted = f"{type(error).__name__}: {error}", f"weights of {', '.join(FEATURES)}"
-        fix = "`python bench/doubt.py FOLDER` writes it"
-        raise DataError("reading `doubt` in config.json", wrong, wanted, fix) from None
 
 
 def doubt_features(

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from regard.errors import ResourceError
 from regard.heap import give_back_memory
 from regard.translation.document import Document
-from regard.translation.translator import SentenceSearch, Tell, Translator
+from regard.translation.translator import Tell, Translator
 
 LEAST = 32  # lines that are worth more than one process
 SHARE = 64  # lines at most that a process translates at once
@@ -33,34 +33,28 @@ def worth_workers(device: str, lines: int, asked: int | None) -> int:
     return torch.get_num_threads() if asked is None else asked
 
 
-@dataclass(frozen=True)
-class WorkerPool:
-    """Translates in `count` processes that share the model of a translator."""
-
-    executor: ProcessPoolExecutor
-    count: int
-
-    def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
-        """As `Translator.translate`; each share has texts of all lengths, so all take as long."""
-        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-        several = self.count * -(-len(texts) // (SHARE * self.count))
-        shares = [share for n in range(several) if (share := order[n::several])]
-        asked = [[texts[n] for n in share] for share in shares]
-        documents: dict[int, Document] = {}
-        for share, done in zip(shares, self.executor.map(work, asked), strict=True):
-            documents |= zip(share, done, strict=True)
-            if tell is not None:
-                tell(len(documents), len(texts))
-        return [documents[n] for n in range(len(texts))]
+def share_out(
+    executor: ProcessPoolExecutor, count: int, texts: Sequence[str], tell: Tell | None = None
+) -> list[Document]:
+    """As `Translator.translate`; each share has texts of all lengths, so all take as long."""
+    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+    several = count * -(-len(texts) // (SHARE * count))
+    shares = [share for n in range(several) if (share := order[n::several])]
+    asked = [[texts[n] for n in share] for share in shares]
+    documents: dict[int, Document] = {}
+    for share, done in zip(shares, executor.map(work, asked), strict=True):
+        documents |= zip(share, done, strict=True)
+        if tell is not None:
+            tell(len(documents), len(texts))
+    return [documents[n] for n in range(len(texts))]
 
 
 @contextmanager
 def start_workers(translator: Translator, count: int) -> Iterator[None]:
     """Inside, so many processes do what a translator has to do; they end with the block."""
-    kit = translator.kit
-    packing = SentenceSearch(kit, translator.config)
-    packing.translate([sorted(kit.stops)[:1] or [0]])  # packs weights that all will share
-    _ = translator.hinter, translator.memory.places  # read once: all will share them
+    # Packs weights that all will share.
+    translator.search.translate([sorted(translator.kit.stops)[:1] or [0]])
+    _ = translator.dictionary, translator.memory.places  # read once: all will share them
     sys.stdout.flush()  # a process would write again what was not written yet
     sys.stderr.flush()
     gc.collect()
@@ -71,7 +65,7 @@ def start_workers(translator: Translator, count: int) -> Iterator[None]:
     try:
         for ready in [executor.submit(int) for _ in range(count)]:
             ready.result()  # all are there before a tokenizer starts its threads
-        translator.pool = WorkerPool(executor, count)
+        translator.workers = partial(share_out, executor, count)
         yield
     except BaseException as error:  # Ctrl-C too: end the processes at once
         for process in multiprocessing.active_children():
@@ -81,7 +75,7 @@ def start_workers(translator: Translator, count: int) -> Iterator[None]:
             raise ResourceError("translating", wrong, fix="--workers 1") from None
         raise
     finally:
-        translator.pool = None
+        translator.workers = None
         executor.shutdown(cancel_futures=True)
 
 

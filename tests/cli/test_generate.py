@@ -8,7 +8,6 @@ import sys
 
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from regard import decode as module
 from regard.decode import continuation
@@ -296,16 +295,9 @@ def test_what_an_answer_costs(here, writer, pair):  # noqa: F811
     cost = found["cost"]
     assert cost["read"] == len(kit.tokenizer.encode(PROMPT))
     assert cost["written"] == len(found["tokens"]) and cost["seconds"] > 0
-    with FlopCounterMode(display=False) as counter:
-        kit.driver = "plain"
-        kit.generate(PROMPT, max_new=6)
-    assert cost["flops"] == pytest.approx(counter.get_total_flops(), rel=0.1)
-    wide = kit.generate(PROMPT, max_new=6, min_new=6, beams=3).cost.flops
-    narrow = kit.generate(PROMPT, max_new=6, min_new=6).cost.flops
-    assert 2 * narrow < wide < 3 * narrow
-    both = load(pair).generate("the cat sat", max_new=4).cost
-    assert both.read == len(load(pair).tokenizer.encode("the cat sat")) and both.flops > 0
-    assert kit.generate(PROMPT, max_new=2, search="exhaustive").cost.flops is None
+    texts = ["the cat sat", "the cat sat on the mat"]
+    for text, found in zip(texts, load(pair).generate(iter(texts), max_new=4), strict=True):
+        assert found.cost.read == len(load(pair).tokenizer.encode(text))
 
 
 def test_a_search_of_everything_has_a_second_best(writer):  # noqa: F811

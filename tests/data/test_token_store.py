@@ -143,12 +143,12 @@ def test_pairs_are_two_sides(tmp_path, tokenizer):
     (tmp_path / "a.tsv").write_text("un chat\ta cat\n\tonly this\nun chien\ta dog\n")
     (tmp_path / "b.fr").write_text("oui\n")
     (tmp_path / "b.en").write_text("yes\n")
-    for files, said in (
+    for names, said in (
         (["a.tsv"], ["un chat", "a cat", "un chien", "a dog"]),
         (["b.fr", "b.en"], ["oui", "yes"]),
     ):
-        paths = [tmp_path / name for name in files]
-        store = pair_store(tmp_path / f"s{len(files)}", paths, tokenizer)
+        paths = [tmp_path / name for name in names]
+        store = pair_store(tmp_path / f"s{len(names)}", paths, tokenizer)
         assert [tokenizer.decode(store[n].tolist()) for n in range(store.documents)] == said
         assert len(store) == len(said) // 2 and store.lengths().shape == (len(store), 2)
 

@@ -25,6 +25,7 @@ from tests.decode.toy import Toy, beam, hashed, lexical_beam, scored
 from tests.properties.small_models import example, small_kit
 from tests.properties.threads import one_thread  # noqa: F401
 
+never = lambda last, token: False  # noqa: E731
 # constraints -------------------------------------------------------------------------------------
 
 
@@ -125,7 +126,7 @@ def test_wide_enough_it_equals_the_filtered_oracle(phrases):
         rule = hashed(4, seed)
         found = lexical_beam(Toy(rule), START, 5, {0}, config, phrases)
         every = oracle(rule, 0, 4, 5, {0}, replace(config, width=9999, count=9999))
-        wanted = [h for h in every if all(holds(tuple(h.tokens), p) for p in phrases)][:3]
+        wanted = [h for h in every if all(holds(tuple(h.tokens), p, never) for p in phrases)][:3]
         assert [h.tokens for h in found] == [h.tokens for h in wanted]
         assert [h.score for h in found] == pytest.approx([h.score for h in wanted], abs=1e-4)
 
@@ -136,7 +137,7 @@ def test_a_narrow_beam_holds_the_words_too(seed):
     found = lexical_beam(Toy(rule), START, 8, {0}, BeamConfig(2, 2), phrases)
     assert found
     for h in found:
-        assert all(holds(tuple(h.tokens), phrase) for phrase in phrases)
+        assert all(holds(tuple(h.tokens), phrase, never) for phrase in phrases)
         assert h.logprob == pytest.approx(scored(rule, h.tokens), abs=1e-4)
     exact = lexical_beam(Toy(rule), START, 3, {0}, BeamConfig(2, 1), phrases)  # no room to spare
     assert sorted(exact[0].tokens) == [5, 7, 8] and not exact[0].finished
@@ -159,7 +160,7 @@ def test_on_a_model_with_a_source():
     step = ModelStep(kit.model, batch, 8)
     found = lexical_beam(step, batch.ids, 8, {0}, BeamConfig(3, 2), [(40, 41), (9,)], [ban({5})])
     for h in found:
-        assert holds(tuple(h.tokens), (40, 41)) and 9 in h.tokens and 5 not in h.tokens
+        assert holds(tuple(h.tokens), (40, 41), never) and 9 in h.tokens and 5 not in h.tokens
         ids = torch.tensor([[*one.target.tolist(), *h.tokens]])
         log = kit.logits(one.inputs[None], ids[:, :-1])[0].log_softmax(-1)
         assert h.logprob == pytest.approx(
@@ -168,9 +169,9 @@ def test_on_a_model_with_a_source():
 
 
 def test_progress():
-    assert held_tokens((1, 2), (2, 3, 4)) == 1 and held_tokens((2, 3), (2, 3, 4)) == 2
-    assert held_tokens((2, 3, 4, 9), (2, 3, 4)) == 3 and held_tokens((), (2,)) == 0
-    assert held_tokens((2, 2), (2, 2, 3)) == 2 and held_tokens((3,), (2, 3)) == 0
+    assert held_tokens((1, 2), (2, 3, 4), never) == 1 and held_tokens((2, 3), (2, 3, 4), never) == 2
+    assert held_tokens((2, 3, 4, 9), (2, 3, 4), never) == 3 and held_tokens((), (2,), never) == 0
+    assert held_tokens((2, 2), (2, 2, 3), never) == 2 and held_tokens((3,), (2, 3), never) == 0
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_a_word_that_goes_on_does_not_count():
 
 
 def test_words_that_must_be_there_are_searched_where_the_column_is() -> None:
-    search = LexicalSearch(BeamConfig(2), frozenset({0}), [(2,)])
+    search = LexicalSearch(BeamConfig(2), frozenset({0}), [(2,)], never)
     state = search.begin(torch.zeros(1, 1, dtype=torch.long, device="meta"), [3], 3)
     state = search.advance(state, LOGITS[:1])
     assert state.parent is not None

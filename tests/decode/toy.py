@@ -93,8 +93,8 @@ def lexical_beam(
     config: BeamConfig,
     phrases: Sequence[Sequence[int]],
     processes: Sequence[Process] = (),
-    joins: Callable[[int, int], bool] | None = None,
+    joins: Callable[[int, int], bool] = lambda last, token: False,
 ) -> list[Hypothesis]:
     """The best hypotheses of one source that hold every phrase."""
-    search = LexicalSearch(config, eos, phrases, processes, joins)
+    search = LexicalSearch(config, eos, phrases, joins, processes)
     return Loop(step).run(search, start, limit)[0]

@@ -259,9 +259,8 @@ def test_a_stream_is_scored_with_all_that_came_before():
     model, ids = make_model(), torch.randint(0, 11, (30,)).tolist()
     (wanted,) = score_rows(model, [ids])
     parts = list(stream_logprobs(model, windows(iter(ids), 7, 7)))
-    found = [value for group in parts for counted in group for value in counted.logprobs]
-    assert found == pytest.approx(wanted, abs=1e-5)
-    assert [group[0].before for group in parts] == [1, 8, 15, 22, 29]
+    assert [value for _, values in parts for value in values] == pytest.approx(wanted, abs=1e-5)
+    assert [before for before, _ in parts] == [1, 8, 15, 22, 29]
 
 
 # Gradients through time -------------------------------------------------------------------------

@@ -20,12 +20,10 @@ from regard.translation.dictionary import (
     RULES_FILE,
     Dictionary,
     Entry,
-    Hinter,
     conjugate,
     hint,
     holds,
     in_turn,
-    read_dictionary,
     write_hints,
 )
 from regard.zoo import HOME
@@ -69,9 +67,7 @@ RULES = json.loads((HOME / "fr-en" / RULES_FILE).read_bytes())
 
 
 def dictionary(**counts: int) -> Dictionary:
-    opened = read_dictionary(FILES, counts, RULES)
-    assert opened is not None
-    return opened
+    return Dictionary(FILES[ENTRIES_FILE], FILES[FORMS_FILE], counts, RULES)
 
 
 @pytest.mark.parametrize(
@@ -95,12 +91,8 @@ def test_each_sense_has_its_turn_and_nouns_alone_their_plural() -> None:
     rows = "bidon\tbidon\tn can | tin\ta bogus | sham", "hérisson\thérisson\tn hedgehog"
     more = "hérisser\thérisser\tv bristle", "rigolo\trigolo\ta funny"
     forms = "bidons\tbidon\tn", "hérissons\thérisser\tv", "hérissons\thérisson\tn"
-    files = {
-        ENTRIES_FILE: sort_lines([*rows, *more]),
-        FORMS_FILE: sort_lines([*forms, "rigolos\trigolo\ta"]),
-    }
-    opened = read_dictionary(files, {}, RULES)
-    assert opened is not None
+    both = sort_lines([*rows, *more]), sort_lines([*forms, "rigolos\trigolo\ta"])
+    opened = Dictionary(*both, {}, RULES)
 
     def said(text: str) -> list[str]:
         (entry,) = opened.find(words(text))
@@ -121,7 +113,7 @@ def test_words_like_idioms_are_as_rare_as_words() -> None:
 
 
 def test_a_phrase_is_tried_in_all_forms_with_its_object_and_its_verb_alone() -> None:
-    (entry,) = Hinter(dictionary(), lambda word: []).find("Il m'a posé un lapin hier.")
+    (entry,) = dictionary().hints("Il m'a posé un lapin hier.", lambda word: [])
     assert set(entry.forms) == {"stand me up", "stood me up", "stands me up", "standing me up"}
     assert conjugate("have the blues", RULES["target"])[:3] == (
         "have the blues",
@@ -138,9 +130,8 @@ def test_a_phrase_is_tried_in_all_forms_with_its_object_and_its_verb_alone() -> 
 
 
 def test_hints_stand_after_rare_words_alone() -> None:
-    hinter = Hinter(dictionary(lapin=1000), lambda word: ["hit by a pie"])
     text = "Le lapin a entarté l'œil."
-    entries = hinter.find(text)
+    entries = dictionary(lapin=1000).hints(text, lambda word: ["hit by a pie"])
     assert [entry.headword for entry in entries] == ["entarter", "œil"]
     assert write_hints(text, entries)[0] == (  # a phrase with a word of the translations is no news
         "Le lapin a entarté\x0e pie\x10 throw a pie at\x0f l'œil\x0e eye\x10 hit by a pie\x0f."
@@ -149,10 +140,9 @@ def test_hints_stand_after_rare_words_alone() -> None:
 
 
 def test_a_plural_has_plural_hints() -> None:
-    hinter = Hinter(dictionary(), lambda word: [])
-    (entry,) = hinter.find("Des lapins")
+    (entry,) = dictionary().find(words("Des lapins"))
     assert entry.translations == ["rabbits", "bunnies"]
-    (entry,) = hinter.find("Un lapin")
+    (entry,) = dictionary().find(words("Un lapin"))
     assert entry.translations == ["rabbit", "bunny"]
 
 
@@ -196,8 +186,7 @@ def test_letters_of_a_hint_stand_at_the_end_of_its_word() -> None:
 @pytest.mark.parametrize("data", [b"lapin\tlapin\tn rabbit", b"lapin\t\xff\n"])
 def test_broken_files(data: bytes) -> None:
     with pytest.raises(DataError, match=r"dictionary\.tsv"):
-        opened = read_dictionary(FILES | {ENTRIES_FILE: data}, {}, {})
-        assert opened is not None and opened.find(["lapin"])
+        assert Dictionary(data, FILES[FORMS_FILE], {}, {}).find(["lapin"])
 
 
 def test_a_translation_holds_an_entry_in_any_inflection() -> None:

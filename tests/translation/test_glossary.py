@@ -19,7 +19,7 @@ from regard.translation.glossary import (
     read_glossary,
 )
 from regard.translation.segment import Segmenter
-from regard.translation.translator import Job, SentenceSearch, Translator
+from regard.translation.translator import SentenceSearch, Translator
 from regard.zoo import HOME
 
 RULES = {RULES_FILE: (HOME / "fr-en" / RULES_FILE).read_bytes()}
@@ -163,7 +163,7 @@ def test_translations_that_become_the_same_are_one(kit: Kit) -> None:
     (segment,) = translator.segmenter.cut("Le chat dort.")
     search = SentenceSearch(kit, TranslateConfig())
     answers = [search.judge(segment.ids, f"The {cat} sleeps.") for cat in ("cat", "kitty")]
-    (part,) = translator.hold_terms([Part(segment, answers)])
+    part = translator.hold_terms(Part(segment, answers))
     assert [answer.text for answer in part.translations] == ["The felid sleeps."]
 
 
@@ -175,9 +175,8 @@ def test_where_nothing_can_give_way_a_hint_in_the_source_asks_for_the_term(
     (segment,) = Segmenter(kit).cut(source)
     row, terms = segment.ids, glossary.find(source)
     monkeypatch.setattr(kit.text_tokenizer, "encode_batch", asked.extend)
-    monkeypatch.setattr(search, "translate", lambda rows: [[search.judge(row, answer)]])
-    job = Job([row], search.config, True, "...", tuple(terms), segment)
-    best = put_terms(search, glossary, job)
+    monkeypatch.setattr(search, "translate", lambda rows: [search.judge(row, answer)])
+    best = put_terms(search, glossary, segment, terms, "...")
     assert asked == ["Les chats\x11 felids\x0f dorment."] and best.text == answer
     assert best.logprob == search.judge(row, answer).logprob  # of the source without hints
 
@@ -186,9 +185,8 @@ def test_a_search_for_the_term_is_made_where_nothing_can_give_way(kit: Kit) -> N
     search, glossary = SentenceSearch(kit, TranslateConfig()), Glossary({"chat": "felid"}, RULES)
     source = "Le chat."
     (segment,) = Segmenter(kit).cut(source)
-    row, terms = segment.ids, glossary.find(source)
-    job = Job([row], search.config, True, "...", tuple(terms), segment)
-    answer = put_terms(search, glossary, job)
+    terms = glossary.find(source)
+    answer = put_terms(search, glossary, segment, terms, "...")
     assert not lacks_terms(answer.text, terms)
 
 

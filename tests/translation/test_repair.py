@@ -295,13 +295,16 @@ def test_alternatives_are_of_words_that_exist(kit):
     assert not any(coined_words("Il m'a entarté.", text, kit.written) for text in texts)
 
 
-def test_one_translation_by_wish(kit):
-    source = "Plusieurs demeurent toujours inexpugnés."
-    free, real = kit.translate(source, coin=True).text, kit.translate(source).text
-    assert coined_words("", free, kit.written) and not coined_words("", real, kit.written)
-    (line,) = kit.translate(line for line in [source])
+def test_words_that_nobody_wrote_are_replaced(kit, monkeypatch):
+    texts = ["Plusieurs demeurent toujours inexpugnés.", "Bonjour."]
+    real, other = (one.text for one in kit.translate(texts))
+    (line,) = kit.translate(line for line in texts[:1])
     assert line.text == real  # lines of a stream too
-    assert kit.translate("Bonjour.").text == kit.translate("Bonjour.", coin=True).text
+    written = kit.written
+    monkeypatch.setitem(vars(kit), "written", None)  # a folder without the list
+    free, same = (one.text for one in kit.translate(texts))
+    assert coined_words("", free, written) and not coined_words("", real, written)
+    assert same == other
 
 
 def test_neighbours_and_capitals_change_nothing(kit):
@@ -330,7 +333,7 @@ def test_what_the_search_in_c_notes_is_enough(kit, monkeypatch, beams):
         noted = search.translate(rows)
     monkeypatch.setattr(loop, "search_natively", lambda *_: None)
     by_steps = SentenceSearch(kit, search.config).translate(rows)
-    for (one,), (other,) in zip(noted, by_steps, strict=True):
+    for one, other in zip(noted, by_steps, strict=True):
         assert one.tokens == other.tokens and len(one.logprobs) == len(one.tokens)
         assert sum(one.logprobs) == pytest.approx(one.logprob, abs=1e-4)
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-4)

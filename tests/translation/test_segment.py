@@ -47,14 +47,11 @@ def echo(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Translating gives back the source in brackets; what was read is kept."""
     read: list[str] = []
 
-    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[TargetText]]:
+    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[TargetText]:
         assert kit.tokenizer is not None
         texts = [kit.tokenizer.decode(row).strip() for row in rows]
         read.extend(texts)
-        return [
-            [TargetText(f"<{n}:{text}>", -float(n), [n]) for n in range(search.config.alternatives)]
-            for text in texts
-        ]
+        return [TargetText(f"<0:{text}>", 0.0, [0]) for text in texts]
 
     monkeypatch.setattr(SentenceSearch, "translate", translate)
     return read
@@ -104,12 +101,9 @@ def test_what_a_translation_loses_is_put_back(
     assert said(kit, "Écrire à a@b.fr vite.") == "<0:Écrire à a@b.fr vite.>"
     real: Any = SentenceSearch.translate
 
-    def forgetful(*given: Any) -> list[list[TargetText]]:
-        rows = real(*given)
-        return [
-            [t._replace(text=t.text.replace("a@b.fr", "").replace("😀", "")) for t in r]
-            for r in rows
-        ]
+    def forgetful(*given: Any) -> list[TargetText]:
+        found = real(*given)
+        return [t._replace(text=t.text.replace("a@b.fr", "").replace("😀", "")) for t in found]
 
     monkeypatch.setattr(SentenceSearch, "translate", forgetful)
     assert said(kit, "Écrire à a@b.fr vite 😀. Il dort.") == (
@@ -166,8 +160,8 @@ def test_a_clause_in_another_language_comes_back_as_it_was(
     assert said(kit, text) == f"<0:{text}>"  # kept by the translation
     real: Any = SentenceSearch.translate
 
-    def rewrite(*given: Any) -> list[list[TargetText]]:
-        return [[t._replace(text=t.text.replace("be", "was")) for t in r] for r in real(*given)]
+    def rewrite(*given: Any) -> list[TargetText]:
+        return [t._replace(text=t.text.replace("be", "was")) for t in real(*given)]
 
     monkeypatch.setattr(SentenceSearch, "translate", rewrite)
     assert said(kit, text) == "<0:Comme il dit :> To be or not to be, that is the question."
@@ -300,12 +294,12 @@ def test_a_sentence_is_read_with_a_stop_and_comes_back_without(
 ) -> None:
     seen: list[str] = []
 
-    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[list[TargetText]]:
+    def translate(search: SentenceSearch, rows: Sequence[list[int]]) -> list[TargetText]:
         assert kit.tokenizer is not None
         texts = [kit.tokenizer.decode(row).strip() for row in rows]
         seen.extend(texts)
         lost = [text.replace(" 😀", "") for text in texts]
-        return [[TargetText(t, -1.0, [1])] for t in lost]
+        return [TargetText(t, -1.0, [1]) for t in lost]
 
     def others(search: SentenceSearch, row: Any, best: TargetText) -> list[TargetText]:
         return [TargetText(f"{best.text}{end}", -2.0, [2]) for end in ("", ".")]
@@ -329,10 +323,8 @@ def test_lost_numbers_are_searched_for_and_wrong_ones_put_right(
 
     def careless(search: SentenceSearch, rows: Any) -> Any:
         asked.append(search.config.must)
-        return [
-            [t._replace(text=say(t.text.replace("0:", ""), search.config)) for t in row]
-            for row in real(search, rows)
-        ]
+        found = real(search, rows)
+        return [t._replace(text=say(t.text.replace("0:", ""), search.config)) for t in found]
 
     monkeypatch.setattr(SentenceSearch, "translate", careless)
     assert said(kit, "En 1838.") == f"<En {wrong}.>"
@@ -346,7 +338,7 @@ def test_a_mended_translation_has_the_score_of_its_own_words() -> None:
     kit = regard.load("fr-en")
     row = kit.tokenizer.encode("Bonjour.")
     search = SentenceSearch(kit, TranslateConfig(shortlist=False))
-    (best,) = search.translate([row])[0]
+    (best,) = search.translate([row])
     again = search.judge(row, best.text)
     assert again.tokens == best.tokens
     assert again.logprob == pytest.approx(best.logprob, abs=1e-4)

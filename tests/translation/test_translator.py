@@ -25,7 +25,7 @@ from regard.tokens.trainers import train_tokenizer
 from regard.translation import translator
 from regard.translation.config import TranslateConfig
 from regard.translation.document import Segment, TargetText
-from regard.translation.translator import TOKENS, Job, Row, SentenceSearch, Translator
+from regard.translation.translator import TOKENS, Row, SentenceSearch, Translator
 from tests.properties.small_models import CONFIGS, randomise
 from tests.properties.threads import one_thread  # noqa: F401
 
@@ -154,13 +154,13 @@ def test_a_banned_word_is_not_written_in_other_pieces_either(
     monkeypatch.setattr(translator, "search_kit", searched)
     kit = Pieces([[7, 6], [1, 2, 3], [4, 3], [1, 5], [8, 7, 1, 2, 8]])
     how = TranslateConfig(ban=("cat",))
-    ((best,),) = translate(kit, [[1]], how)
+    (best,) = translate(kit, [[1]], how)
     assert best.text == "s cas" and kit.searches == 4
     kit = Pieces([[6], [4, 3]])
     with pytest.raises(UsageError, match=r"no answer to text 1[\s\S]*ask for less"):
         translate(kit, [[1]], how)
     inside = Pieces([[8, 1, 2, 3]])
-    assert translate(inside, [[1]], how)[0][0].text == "scat"
+    assert translate(inside, [[1]], how)[0].text == "scat"
     assert not list(find_words(inside, [8, 1, 2, 3], how.ban))  # type: ignore[arg-type]
 
 
@@ -179,7 +179,7 @@ def test_a_beam_of_one_is_greedy(kit: Kit) -> None:
     rows = kit.tokenizer.encode_batch(texts)
     wanted = kit.search(kit.batch(rows), [20] * len(rows), None)
     got = translate(kit, rows, TranslateConfig(beams=1, alpha=5.0, max_new=20))
-    assert [found.tokens for (found,) in got] == [found.tokens for (found,) in wanted]
+    assert [found.tokens for found in got] == [found.tokens for (found,) in wanted]
     assert any(len(found.tokens) < 20 for (found,) in wanted)
 
 
@@ -282,31 +282,35 @@ def echoing(kit: Kit, sizes: list[int]) -> Translator:
     """A translator whose answers are the tokens of the sources; it writes down the batches."""
     echo = Translator(kit, HOW)
 
-    def do(job: Job) -> list[list[TargetText]]:
-        sizes.append(len(job.rows))
-        return [[TargetText("", 0.0, list(row))] for row in job.rows]
+    def translate(rows: Sequence[Row]) -> list[TargetText]:
+        sizes.append(len(rows))
+        return [TargetText("", 0.0, list(row)) for row in rows]
 
-    echo.do = do  # type: ignore[method-assign]
+    echo.search.translate = translate  # type: ignore[method-assign]
     return echo
 
 
-def test_each_job_gets_its_own_answer(kit: Kit) -> None:
-    rows: list[Row] = [[1, 2], [3], [4], [5], [6, 7, 8], [9], *([20 + n] * 3 for n in range(6))]
-    jobs = [Job([row], HOW, optional=n in (2, 5)) for n, row in enumerate(rows)]
+def segments(rows: Sequence[list[int]]) -> list[Segment]:
+    return [Segment((0, 1), "", row, False) for row in rows]
+
+
+def test_each_segment_gets_its_own_answer(kit: Kit) -> None:
+    rows = [[1, 2], [3], [4], [5], [6, 7, 8], [9], *([20 + n] * 3 for n in range(6))]
     sizes, told = list[int](), list[tuple[int, int]]()
-    found = echoing(kit, sizes).run(jobs, lambda *n: told.append(n))
-    assert [answers[0].tokens for answers in found] == [list(row) for row in rows]
-    assert sizes == [4, 4, 2, 1, 1]  # the longest first, special ones alone
-    assert told[-1] == (12, 12)
-    assert echoing(kit, sizes).run([]) == []
+    found = echoing(kit, sizes).search_segments(segments(rows), lambda *n: told.append(n))
+    assert [part.translations[0].tokens for part in found] == rows
+    assert [part.segment.ids for part in found] == rows
+    assert sizes == [4, 4, 4]
+    assert told == [(4, 12), (8, 12), (12, 12)]
+    assert echoing(kit, sizes).search_segments([]) == []
 
 
 def test_long_sources_make_small_batches(kit: Kit) -> None:
     sizes = list[int]()
-    echoing(kit, sizes).run([Job([[1] * (TOKENS // 4)], HOW)] * 5)
+    echoing(kit, sizes).search_segments(segments([[1] * (TOKENS // 4)] * 5))
     assert sizes == [2, 2, 1]
-    echoing(kit, sizes).run([Job([[1] * TOKENS], HOW)])
-    assert sizes[3:] == [1]
+    echoing(kit, sizes).search_segments(segments([[2], [1] * TOKENS]))
+    assert sizes[3:] == [1, 1]  # the longest first
 
 
 def test_a_quote_opens_without_a_blank() -> None:
