@@ -125,7 +125,7 @@ def evaluate_fewshot(
     asked = [(each.cells, each.options) for each in questions]
     asked += [(cells, options) for options in alike for cells in free]
     end = template.partition("{answer}")[2] + BETWEEN
-    results, first = [], np.zeros(0)
+    results, first = list[FewShotScore](), np.zeros(0)
     for k in sorted(orders):
         right = list[list[list[bool]]]()  # plain and calibrated, of each order
         for order in range(orders[k]):
