@@ -126,12 +126,13 @@ def extends(
     """Give a function the arguments of another one, but for some, beside or instead of its own."""
 
     def give(function: Callable[P, R]) -> Callable[..., R]:
-        whole, every = inspect.signature(pattern), inspect.signature(function).parameters
-        own = {n: p for n, p in every.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        whole, every = inspect.signature(pattern), inspect.signature(function)
+        named = inspect.Parameter.KEYWORD_ONLY
+        own = {n: p for n, p in every.parameters.items() if p.kind is named}
         taken = {n: p for n, p in whole.parameters.items() if n not in without} | own
         hints = inspect.unwrap(pattern).__annotations__ | function.__annotations__
         function.__annotations__ = {n: hints[n] for n in (*taken, "return")}
-        function.__signature__ = whole.replace(parameters=[*taken.values()])  # type: ignore[attr-defined]
+        function.__signature__ = every.replace(parameters=[*taken.values()])  # type: ignore[attr-defined]
         return function
 
     return give

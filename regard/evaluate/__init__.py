@@ -204,14 +204,8 @@ def tag(*args: Any, **named: Any) -> results.ClassScores:
 
 
 @verb
-def regress(
-    model: ModelLike,
-    test: File,
-    *,
-    text: str | None = None,
-    label: str | None = None,
-    precision: Precision = "auto",
-) -> results.NumberScores:
+@verbs.extends(classify)
+def regress(*args: Any, **named: Any) -> results.NumberScores:
     """Correlations and errors of the numbers of texts.
 
     Args:
@@ -227,7 +221,7 @@ def regress(
         $ regard evaluate regress run/final prices.csv --label price
         $ regard evaluate regress run/final test.tsv --json
     """
-    scores: results.NumberScores = _score_labels("regress", **locals())
+    scores: results.NumberScores = _score_labels("regress", *args, **named)
     return scores
 
 
