@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,7 @@ class Trainer:
         elif config.compile:
             alone = config.accumulate == 1 and self.world.size == 1
             self.compiled = "recorded" if alone and self.device.type == "cuda" else "yes"
+        self.autocast = partial(cast_products, self.device.type, config.precision)
         self.fp8 = config.precision == "fp8"
         if self.fp8:
             use_fp8(job.model)
@@ -179,10 +181,6 @@ class Trainer:
         this process to stop. One of the processes was asked to: all stop after this step."""
 
     # One step -----------------------------------------------------------------------------------
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Matrix products in the precision of the run."""
-        return cast_products(self.device.type, self.config.precision)
 
     def as_written(self) -> AbstractContextManager[Any]:
         """Inside, nothing is compiled: every part can be watched, and no mode is compiled twice."""
