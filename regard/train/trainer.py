@@ -256,14 +256,12 @@ class Trainer:
     ) -> tuple[dict[str, float], float]:
         """(means of all sums over all processes, norm): a step waits here only."""
         self.met = True
-        own: list[float] = [self.asked]
-        if timed := self.config.minutes is not None:  # one clock for all
-            own.append(time.perf_counter() - self.began)
+        own = float(self.asked), time.perf_counter() - self.began  # one clock for all
         figures = [torch.full_like(sums["loss"], value) for value in own]
         summed = self.world.sum(torch.stack([*figures, *sums.values()]))
-        stop, *rest, length = torch.cat([summed, norm[None]]).tolist()
+        stop, seconds, *rest, length = torch.cat([summed, norm[None]]).tolist()
         self.stopping = stop > 0
-        self.state.seconds = rest.pop(0) / self.world.size if timed else 0.0
+        self.state.seconds = seconds / self.world.size
         return {name: part / total for name, part in zip(sums, rest, strict=True)}, length
 
     def fail(self, micro: list[Examples], loss: float, norm: float) -> None:
