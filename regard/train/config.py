@@ -11,7 +11,7 @@ import math
 import re
 import typing
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
@@ -49,7 +49,7 @@ FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 class Config:
     """A config that knows which of its fields were given: a preset or a file may say the others."""
 
-    given: ClassVar[frozenset[str]]
+    given = frozenset[str]()  # names of fields
 
     def __new__(cls, *args: Any, **kwargs: Any) -> typing.Self:
         """Note the names of the arguments; the dataclass does the rest."""

@@ -54,7 +54,7 @@ class OneDNNLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """x (…, K) → (…, M)."""
-        apply = self.product if self.training else F.linear
+        apply = OneDNNLinear.product if self.training else F.linear
         return apply(input, self.weight, self.bias)
 
     @staticmethod
@@ -91,8 +91,9 @@ def train_on_cpu(model: Model) -> int:
     count = 0
     for stack in model.stacks:
         for module in stack.blocks.modules():
-            if type(module) is nn.Linear and module.weight.dtype == torch.float32:
-                module.__class__ = OneDNNLinear
+            kind = getattr(module, "kind", type(module))  # of a map with adapters what it was
+            if kind is nn.Linear and module.weight.dtype == torch.float32:
+                setattr(module, "__class__" if kind is type(module) else "kind", OneDNNLinear)
                 count += 1
             elif type(module) is Attention and native.library() is not None:
                 module.__class__ = NativeAttention

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ from regard.errors import DataError
 from regard.model.batch import find_outside
 from regard.native.gpu import runs_kernels
 
-ChunkLoss = Callable[[Tensor, Tensor | None, Tensor, float, float], tuple[Tensor, Tensor, Tensor]]
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 IGNORE = -100
 """Label of a position that carries no loss."""
@@ -68,10 +68,10 @@ def chunk_loss(
 
 
 @cache
-def compiled_chunk_loss(dynamic: bool | None = None) -> ChunkLoss:
-    """`chunk_loss` compiled, when first asked for, since the compiler is slow to import."""
-    compiled: ChunkLoss = torch.compile(chunk_loss, dynamic=dynamic)
-    return compiled
+def compile_once(function: Call, dynamic: bool | None = None) -> Call:
+    """A function, compiled when first asked for, since the compiler is slow to import."""
+    compiled: Any = torch.compile(function, dynamic=dynamic)
+    return compiled  # type: ignore[no-any-return]
 
 
 class Scores:
@@ -86,9 +86,9 @@ class Scores:
         """`chunk_loss` of the scores of x (N, D), by a kernel of our own on a GPU."""
         logits = x.to(self.low) @ self.weight.T
         if not runs_kernels(logits):
-            score = compiled_chunk_loss() if self.compiled else chunk_loss
+            score = compile_once(chunk_loss) if self.compiled else chunk_loss
         elif r_drop:
-            score = compiled_chunk_loss(dynamic=True)
+            score = compile_once(chunk_loss, dynamic=True)
         else:
             from regard.native.triton_kernels import cross_entropy_rows
 

@@ -8,8 +8,6 @@ clamped. No scale is remembered between steps, so a resumed run needs nothing mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -17,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.errors import UsageError
 from regard.model.model import Model
-from regard.train.cross_entropy import UNIT, Scores
+from regard.train.cross_entropy import UNIT, Scores, compile_once
 
 FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 
@@ -43,13 +41,6 @@ def cast(x: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """x / scale, clamped to what the dtype holds."""
     most = torch.finfo(dtype).max
     return (x.float() * scale.reciprocal()).clamp(-most, most).to(dtype)
-
-
-@cache
-def compiled_cast() -> Callable[[Tensor, Tensor, torch.dtype], Tensor]:
-    """`cast` in one pass, for where no compiler is at work around it."""
-    compiled: Callable[[Tensor, Tensor, torch.dtype], Tensor] = torch.compile(cast)
-    return compiled
 
 
 def transposed(x: Tensor) -> Tensor:
@@ -123,9 +114,10 @@ class Fp8Scores(Scores):
         self.scale_x = scale_of(some_rows(x), FORWARD, 4)
         self.scale_w = scale_of(self.weight, FORWARD, 1)
         self.scale = torch.full((), self.unit, device=x.device)
-        self.w8 = compiled_cast()(self.weight, self.scale_w, FORWARD)
+        in_one_pass = compile_once(cast)  # no compiler is at work around it
+        self.w8 = in_one_pass(self.weight, self.scale_w, FORWARD)
         self.turned = transposed(self.w8)  # (D, V)
-        self.x8 = compiled_cast()(x, self.scale_x, FORWARD)
+        self.x8 = in_one_pass(x, self.scale_x, FORWARD)
         self.at = 0  # rows of x8 that were scored
 
     def loss(

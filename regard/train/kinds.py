@@ -124,8 +124,7 @@ class TextKind(RunKind):
             train, valid = hold_out(whole, plan.data.holdout, by_tokens=stream)
             if valid is not None:
                 say(f"held out for validation: the last {self.amount(valid)}")
-        stores = [whole, *([valid] if valid is not None and valid.path != whole.path else [])]
-        hashes = {name: tag for store in stores for name, tag in store.header["hashes"].items()}
+        hashes = whole.header["hashes"] | (valid.header["hashes"] if valid is not None else {})
         say(f"training on {self.amount(train)}, {tokenizer.size:,} ids")
         source = self.source(plan, train, tokenizer, True)
         checks = None if valid is None else self.source(plan, valid, tokenizer, False)

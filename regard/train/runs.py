@@ -145,13 +145,11 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
 
 def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run | None:
     """Prepare, train, and write `final` and the receipt; the first process has the result."""
-    world, opened = plan.world, list[bool]()
-    fresh = not is_taken(plan.folder)
+    world, fresh = plan.world, not is_taken(plan.folder)
 
     def begin() -> RunData:
         if world.leads:
             open_folder(plan, resume, monitor, held)
-            opened.append(True)
         return plan.kind.prepare(plan, plan.folder, monitor.say, monitor.progress)
 
     try:
@@ -159,7 +157,8 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         kit = make_kit(plan, data, monitor.say)
         trainer = Trainer(make_job(plan, data, kit, monitor))
     except Exception:
-        if world.leads and fresh and opened:  # so that the command can be given again, put right
+        # So that the command can be given again, put right.
+        if world.leads and fresh and plan.folder.is_dir():
             clear_folder(plan.folder, monitor)
         raise
     if resume:

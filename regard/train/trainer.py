@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,7 @@ class Trainer:
         elif config.compile:
             alone = config.accumulate == 1 and self.world.size == 1
             self.compiled = "recorded" if alone and self.device.type == "cuda" else "yes"
+        self.autocast = partial(cast_products, self.device.type, config.precision)
         self.fp8 = config.precision == "fp8"
         if self.fp8:
             use_fp8(job.model)
@@ -179,10 +181,6 @@ class Trainer:
         this process to stop. One of the processes was asked to: all stop after this step."""
 
     # One step -----------------------------------------------------------------------------------
-
-    def autocast(self) -> AbstractContextManager[Any]:
-        """Matrix products in the precision of the run."""
-        return cast_products(self.device.type, self.config.precision)
 
     def as_written(self) -> AbstractContextManager[Any]:
         """Inside, nothing is compiled: every part can be watched, and no mode is compiled twice."""
@@ -258,14 +256,12 @@ class Trainer:
     ) -> tuple[dict[str, float], float]:
         """(means of all sums over all processes, norm): a step waits here only."""
         self.met = True
-        own: list[float] = [self.asked]
-        if timed := self.config.minutes is not None:  # one clock for all
-            own.append(time.perf_counter() - self.began)
+        own = float(self.asked), time.perf_counter() - self.began  # one clock for all
         figures = [torch.full_like(sums["loss"], value) for value in own]
         summed = self.world.sum(torch.stack([*figures, *sums.values()]))
-        stop, *rest, length = torch.cat([summed, norm[None]]).tolist()
+        stop, seconds, *rest, length = torch.cat([summed, norm[None]]).tolist()
         self.stopping = stop > 0
-        self.state.seconds = rest.pop(0) / self.world.size if timed else 0.0
+        self.state.seconds = seconds / self.world.size
         return {name: part / total for name, part in zip(sums, rest, strict=True)}, length
 
     def fail(self, micro: list[Examples], loss: float, norm: float) -> None:

@@ -284,7 +284,7 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
     from regard.train.runs import train_files
     from regard.tune import alignment, classification
 
-    kind = (classification.KINDS | alignment.KINDS)[name]
+    kind: Any = (classification.KINDS | alignment.KINDS)[name]
     own = [said.pop(key) for key in ("head", "preference", "policy") if key in said]
     names = {"init": "model", "valid": "dev", "holdout": "holdout"}
     asked = {field: said.pop(key, None) for field, key in names.items()}
@@ -294,8 +294,7 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
 
         shape = head_of_pictures(str(asked["init"]), own[0], said.get("lora"))
         if shape is not None:
-            configs = said.pop("config", TRAINING), shape, data
-            return train_files(IMAGE_RUN, files, configs=configs, **said)
+            kind, own = IMAGE_RUN, [shape]
     configs = said.pop("config", TRAINING), *(own or [kind.config()]), data
     return train_files(kind, files, configs=configs, **said)
 

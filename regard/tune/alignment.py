@@ -29,8 +29,8 @@ from regard.model.model import Head, Model
 from regard.tokens.chat_template import find_template
 from regard.tokens.tokenizer import Tokenizer
 from regard.train.config import Config
-from regard.train.data import RunData, RunPlan, Say
-from regard.train.kinds import LM
+from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.kinds import LM, TextKind
 from regard.train.objectives import Loss, token_logprobs
 from regard.train.results import Run, RunSettings
 from regard.train.settings import begin_with, check_window, find_data
@@ -49,8 +49,9 @@ SAMPLES, NEW = 3, 48  # samples at a validation, new tokens of each
 class SFT(LM):
     """Learns the answers of instruction data, prompts being read only."""
 
-    name, room, form, rate = "sft", "tune", "lm", 2e-5
+    name, room, form, rate, rows = "sft", "tune", "lm", 2e-5, "prompts"
     config: type[Config] = Config  # nothing but how to train
+    amount = TextKind.amount
 
     def usual(self, said: Mapping[str, Any]) -> dict[str, Any]:
         """Small steps: the model knows its language already."""
@@ -75,10 +76,6 @@ class SFT(LM):
         """Prompts with their answers, side by side in rows."""
         rows, seed = plan.train.batch_tokens // plan.train.length, plan.seed if train else None
         return Packed(store, plan.train.length, rows, seed)
-
-    def amount(self, store: Store) -> str:
-        """Prompts."""
-        return f"{len(store):,} prompts"
 
     @torch.no_grad()
     def samples(self, plan: RunPlan, data: RunData, kit: Kit, model: Model) -> list[str]:
@@ -117,9 +114,7 @@ class RewardModel(SFT):
         """Bradley–Terry."""
         return {"loss": reward_loss}
 
-    def samples(self, plan: RunPlan, data: RunData, kit: Kit, model: Model) -> list[str]:
-        """It writes nothing."""
-        return []
+    samples = RunKind.samples  # it writes nothing
 
 
 class DPO(RewardModel):

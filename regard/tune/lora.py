@@ -19,11 +19,9 @@ from torch import Tensor, nn
 from regard.core.attention import Attention
 from regard.errors import UsageError, check_known, did_you_mean
 from regard.interop.table import braces
-from regard.model.precision import PackedLinear, PackedProduct, join
+from regard.model.precision import PackedLinear, join
 from regard.train.config import LoRA
-from regard.train.cpu import OneDNNLinear
 
-ONEDNN = torch.backends.mkldnn.is_available()
 HEAD = "head.out"
 """Its scores are computed in chunks, and for a few words only, from its weight: no adapter."""
 
@@ -76,24 +74,15 @@ class LoRALinear(nn.Linear):
 
     adapters: nn.ModuleDict
     kind: type[nn.Linear]
-    """What it was."""
-    packed: PackedProduct | None = None
-    """The product of a map that computes in int8 or another packed form."""
+    """What it was, and is without them."""
     product = None  # `joined` of core/attention.py calls it by itself
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, K) → (…, N)."""
-        out = base = self.plain(x)
+        out = base = self.kind.forward(self, x)
         for low in lows_of(self).values():
             out = low.add(x, out, base, self) if low.share else out
         return out
-
-    def plain(self, x: Tensor) -> Tensor:
-        """The map without adapters."""
-        if self.packed is not None:
-            return self.packed.product(x)
-        product = OneDNNLinear.product if self.training and ONEDNN else F.linear
-        return product(x, self.weight, self.bias)
 
     @torch.no_grad()
     def merged(self) -> Tensor:
@@ -176,7 +165,7 @@ def detach(model: nn.Module) -> None:
 def merge(model: nn.Module) -> None:
     """Write the adapters, each by its share, into the weights of their maps, and take them off."""
     for path, linear in adapted(model).items():
-        if linear.packed is not None:
+        if linear.kind is PackedLinear:
             fault, fix = f"{path} in int8", "load it with precision=None"
             raise UsageError("merging adapters", fault, "plain linear maps", fix)
         with torch.no_grad():

@@ -169,7 +169,7 @@ def test_adapter_on_a_packed_base(model, batch, config):
     draw_weights(model)
     q, x = model.decoder.blocks[0].attn.q, torch.randn(2, 3, 16)
     low = q.adapters["default"]
-    assert torch.allclose(q(x) - q.plain(x), x @ low.delta(q.weight).T, atol=2e-2)
+    assert torch.allclose(q(x) - q.kind.forward(q, x), x @ low.delta(q.weight).T, atol=2e-2)
     assert not torch.allclose(model(batch), before, atol=1e-3)
     with pytest.raises(UsageError, match="int8"):
         lora.merge(model)
