@@ -18,9 +18,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.errors import DataError, UsageError, did_you_mean
+from regard.errors import DataError, UsageError
 from regard.files import read_json, write_tensors
-from regard.look.tap_names import match_pattern
+from regard.look.tap_names import find_taps
 
 DOING = "extracting"
 INDEX = ("text", "position", "token")
@@ -62,11 +62,10 @@ class Extracted:
 
     def parts(self, tap: str) -> Iterator[Tensor]:
         """The rows (n, D) of the one tap that a name or pattern means, by shard, memory-mapped."""
-        hits = match_pattern(tap, tuple(self.taps))
-        if len(hits) != 1:
-            problem = f"{len(hits)} taps are called {tap!r}" if hits else f"no tap {tap!r}"
-            fix = did_you_mean(tap, self.taps, otherwise=f"it has {', '.join(self.taps[:5])}")
-            raise UsageError(f"reading {self.folder}", problem, "one of its taps", fix)
+        hits = find_taps(tap, self.taps)
+        if len(hits) > 1:
+            problem, expected = f"{len(hits)} taps are called {tap!r}", f"one of {', '.join(hits)}"
+            raise UsageError(f"reading {self.folder}", problem, expected)
         return (read_column(file, hits[0]) for file in self.files)
 
     def tensor(self, tap: str) -> Tensor:

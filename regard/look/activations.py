@@ -78,7 +78,8 @@ def run_written(
     texts = [[*ids.tolist(), *new[:-1]] for ids, new in zip(begun, written, strict=True)]
     ids, mask = pad_rows(texts)
     read: dict[str, Any] = {"inputs" if batch.target is None else "target": ids, "mask": mask}
-    _, seen = hooked.run(replace(batch, **read).to(hooked.model.device), names)
+    whole = replace(batch, **read).to(hooked.model.device)
+    _, seen = hooked.run(whole, names)
     for n, text in enumerate(texts):
         source, own = None, slice(len(text))
         other = slice(None) if batch.source_mask is None else batch.source_mask[n]
@@ -92,7 +93,7 @@ def run_written(
                 values[name] = x[n][:, asking][..., looked_at]
             else:
                 values[name] = x[n][asking]
-        yield Captured(ids[n][own], len(begun[n]), source, values)
+        yield Captured(whole.ids[n][own], len(begun[n]), source, values)
 
 
 # Rows of a corpus ---------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ so the batching is not to be seen.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +32,6 @@ CPU_TOKENS, GPU_TOKENS = 1024, 16_384  # of a batch
 FAULTS = 10  # texts that could not be read and are named one by one
 
 
-@dataclass
-class CorpusCounts:
-    """What became of the texts of a corpus."""
-
-    texts: int = 0
-    tokens: int = 0
-    skipped: int = 0
-    """Texts that could not be read."""
-
-
 def extract_corpus(
     kit: Kit,
     name: str,
@@ -57,7 +47,7 @@ def extract_corpus(
     max_tokens_of(kit, DOING)  # says so where it reads no text
     kit.hooked.check_alone("a corpus, whose texts run together")
     selection = select_taps(kit.hooked, taps, position)
-    counts, start = CorpusCounts(), time.monotonic()
+    counts, start = Counter(texts=0, tokens=0, skipped=0), time.monotonic()
     batch_tokens = CPU_TOKENS if kit.device.type == "cpu" else GPU_TOKENS
     with drafting(out, "room for the activations") as draft:
         writer = ShardWriter(draft)
@@ -72,14 +62,14 @@ def extract_corpus(
             "model": name,
             "position": selection.position,
             "tokens_of": "source" if selection.source else "target" if pair else "text",
-            **vars(counts),
+            **counts,
         }
         sizes = writer.finish(about)
-    if counts.skipped > FAULTS:
-        note(f"error: {counts.skipped:,} texts could not be read; the first {FAULTS} are named")
+    if counts["skipped"] > FAULTS:
+        note(f"error: {counts['skipped']:,} texts could not be read; the first {FAULTS} are named")
     seconds = time.monotonic() - start
     sizes |= {"shards": len(writer.shards), "seconds": seconds}
-    return Extraction(str(out), **about, **sizes, tokens_per_second=counts.tokens / seconds)
+    return Extraction(str(out), **about, **sizes, tokens_per_second=counts["tokens"] / seconds)
 
 
 @torch.inference_mode()
@@ -107,13 +97,13 @@ def group_texts(
 
 
 def read_corpus(
-    kit: Kit, texts: Iterable[str | RegardError], selection: Selection, counts: CorpusCounts
+    kit: Kit, texts: Iterable[str | RegardError], selection: Selection, counts: Counter[str]
 ) -> Iterator[TextIds]:
     """Texts as ids; one that cannot be read is told, the others are done."""
     limits = [max_tokens_of(kit, DOING)]
     limits += [max_tokens_of(kit, DOING, "target")] if selection.target else []
     for number, text in enumerate(texts):
-        counts.texts += 1
+        counts["texts"] += 1
         try:
             ids = encode_text(kit, number, text, selection.target)
             for side, most in zip((ids.ids, ids.target or ()), limits, strict=False):
@@ -121,14 +111,14 @@ def read_corpus(
                     expected = f"at most {most:,}, which this model reads at once"
                     raise DataError(DOING, f"{len(side):,} tokens", expected)
         except RegardError as error:
-            counts.skipped += 1
-            if counts.skipped <= FAULTS:
+            counts["skipped"] += 1
+            if counts["skipped"] <= FAULTS:
                 problem = f"text {number + 1}: {error.found}"
                 note(f"error: {DataError(error.doing, problem, error.expected, error.fix)}")
             continue
         if length := len(selection.tokens(ids)):
             kit.warn_long(length)
-            counts.tokens += len(ids.ids) + len(ids.target or ())
+            counts["tokens"] += len(ids.ids) + len(ids.target or ())
             yield ids
 
 
