@@ -252,40 +252,34 @@ def candidates(
     Scores (A · w, V) of prefixes with log-probabilities (A, w); of each the best few are enough.
     """
     sources, prefixes = logprob.shape
-    vocab, size = scored.logits.shape[-1], config.width // config.groups
-    if config.groups == 1:
-        best_all = scored.continuations(logprob, (1 + ends) * size)
+    groups, size = config.groups, config.width // config.groups
+    count, vocab = (1 + ends) * size, scored.logits.shape[-1]  # at most `ends` of them end a prefix
+    if groups == 1:
+        best_all = scored.continuations(logprob, count)
         if best_all is not None:
             return best_all
-    per_prefix = min((1 + ends) * size, vocab)  # at most `ends` of them end a prefix
+        words = scored.top(min(count, vocab))
+    else:
+        words = torch.arange(vocab, device=logprob.device).expand(len(scored.logits), -1)
+    total = scored.logprob(words).unflatten(0, (sources, -1)) + logprob[:, :, None]
+    words, cost = words.view_as(total), torch.zeros_like(total[:, :1])  # (A, w, C'), (A, 1, C')
     chosen: list[tuple[Tensor, Tensor, Tensor]] = []
-    cost = torch.zeros(sources, 1, vocab if config.groups > 1 else 0, device=logprob.device)
-    for group in range(config.groups):
-        first = prefixes == 1  # every group starts from the one empty prefix
-        own = slice(0, 1) if first else slice(group * size, (group + 1) * size)
-        part = scored if config.groups == 1 or first else scored.part(prefixes, own)
-        token = part.top(per_prefix)
-        if group:  # what earlier groups chose costs something
-            dear = part.logits.unflatten(0, (sources, -1)) - cost
-            token = best_tokens(dear.flatten(0, 1), per_prefix)
-        total = part.logprob(token).unflatten(0, (sources, -1)) + logprob[:, own, None]
-        token = token.view_as(total)  # (A, w, C')
-        order = total
-        if group:
-            order = total - cost.expand(-1, total.shape[1], -1).gather(-1, token)
-        best = leading(order.flatten(1), (1 + ends) * size)
-        value, word = total.flatten(1).gather(1, best), token.flatten(1).gather(1, best)
-        chosen.append((value, best // per_prefix + (own.start or 0), word))
-        if config.groups > 1:
+    for group in range(groups):  # each starts from the one empty prefix
+        own = slice(group * size, (group + 1) * size) if prefixes > 1 else slice(0, 1)
+        part = total[:, own]
+        best = best_tokens((part - cost if group else part).flatten(1), count)
+        value, word = part.flatten(1).gather(1, best), words[:, own].flatten(1).gather(1, best)
+        chosen.append((value, best // total.shape[2] + own.start, word))
+        if groups > 1:  # what earlier groups chose costs something
             more = torch.full_like(value[:, None, :size], config.diversity)
             cost = cost.scatter_add(2, word[:, None, :size], more)
     value, parent, token = (torch.cat(part, 1) for part in zip(*chosen, strict=True))
-    missing = (1 + ends) * size - value.shape[1] // config.groups
+    missing = count - value.shape[1] // groups
     if not missing:
         return value, parent, token
 
     def fill(x: Tensor, with_: float) -> Tensor:  # up to as many as a group can keep
-        grouped = x.unflatten(1, (config.groups, -1))
+        grouped = x.unflatten(1, (groups, -1))
         return torch.nn.functional.pad(grouped, (0, missing), value=with_).flatten(1)
 
     return fill(value, -torch.inf), fill(parent, 0), fill(token, 0)

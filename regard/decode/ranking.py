@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import torch
 from torch import Tensor
 
@@ -32,14 +30,6 @@ class Scored:
             summary = inference.row_summary(logits, CHUNK)
         if summary is not None:  # log-sum-exp (N,), best token (N,), chunk maxima (N, C)
             self.norm, self.first, self.maxima = summary
-
-    def part(self, prefixes: int, own: slice) -> Scored:
-        """Some of each `prefixes` neighbouring rows."""
-        some = copy(self)
-        for name, held in vars(self).items():
-            if held is not None:
-                setattr(some, name, held.unflatten(0, (-1, prefixes))[:, own].flatten(0, 1))
-        return some
 
     def best(self) -> Tensor:
         """The token of highest score (N,), of equals the lowest id."""

@@ -106,18 +106,14 @@ class ModelStep:
 
 
 def read_sources(model: Model, batch: Batch) -> Memory | None:
-    """What the encoder makes of sources that are read apart, on a CPU; None where they are not."""
-    paired = batch.target is not None and batch.source_documents is None
-    if not (paired and model.device.type == "cpu" and isinstance(model.front, TextFront)):
-        return None
-    return read_apart(model, batch) if model.stacks else None
-
-
-def read_apart(model: Model, batch: Batch) -> Memory:
     """What `Model.encode` makes of sources, those of like length together and a few at a time.
 
-    So little padding is computed, and a core's own cache holds the activations.
+    So little padding is computed, and a core's own cache holds the activations. None where a model
+    is not of this kind, or on a GPU.
     """
+    paired = batch.target is not None and batch.source_documents is None and model.stacks
+    if not (paired and model.device.type == "cpu" and isinstance(model.front, TextFront)):
+        return None
     ids, real = batch.inputs, batch.source_mask
     real = torch.ones_like(ids, dtype=torch.bool) if real is None else real
     lengths = real.sum(-1)

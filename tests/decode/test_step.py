@@ -8,7 +8,7 @@ import torch
 from regard.decode import step as step_module
 from regard.decode.beam import BeamConfig
 from regard.decode.loop import run_search
-from regard.decode.step import ModelStep, read_apart, take_last
+from regard.decode.step import ModelStep, read_sources, take_last
 from regard.model.batch import Batch
 from tests.properties.small_models import DECODERS, PAIRS, VOCAB, random_ids, small_kit
 from tests.properties.threads import one_thread  # noqa: F401
@@ -163,7 +163,7 @@ def test_sources_read_apart_are_each_read_alone(side, tokens, monkeypatch):
     model = small_kit("transformer").model
     rows, ids, mask = ragged((4, 1, 3, 4), side)
     mask[1] = False  # an empty source
-    memory = read_apart(model, Batch(ids, ids[:, :1], source_mask=mask))
+    memory = read_sources(model, Batch(ids, ids[:, :1], source_mask=mask))
     assert torch.equal(memory.real, mask)
     for n in (0, 2, 3):
         near(memory.x[n, mask[n]], model.encode(Batch(rows[n][None])).x[0])
