@@ -100,7 +100,8 @@ class NativeMap:
 
     def __init__(self, weight: Tensor, step: Tensor, bias: Tensor | None) -> None:
         kernels = library()
-        assert kernels is not None
+        if kernels is None:
+            raise RuntimeError("no native kernels here")
         outputs, inputs = weight.shape
         weight, step = weight.contiguous(), step.contiguous()
         panels, groups = -(-outputs // PANEL), -(-inputs // GROUP)
