@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from regard.core import reference as ref
 from regard.core.attention import Attention, View
 from regard.core.block import Block, Context
 from regard.core.config import BlockConfig
@@ -21,6 +20,7 @@ from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
 from tests.properties.threads import one_thread  # noqa: F401
+from tests.reference import formal_algorithms as ref
 
 D, HEADS, VOCAB, LENGTH = 12, 3, 19, 16
 CAUSAL = Context(View(causal=True), View())

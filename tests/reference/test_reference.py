@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
-from regard.core import reference as ref
+from tests.reference import formal_algorithms as ref
 
 D, HEADS, VOCAB = 12, 3, 19
 
