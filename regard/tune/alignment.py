@@ -22,9 +22,11 @@ from regard.data.windows import IGNORED, Source
 from regard.decode.loop import search_kit
 from regard.errors import UsageError
 from regard.files import write_whole
+from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load_kit
 from regard.model.batch import Batch
+from regard.model.config import HeadConfig
 from regard.model.model import Head, Model
 from regard.tokens.chat_template import find_template
 from regard.tokens.tokenizer import Tokenizer
@@ -35,8 +37,7 @@ from regard.train.objectives import Loss, token_logprobs
 from regard.train.results import Run, RunSettings
 from regard.train.settings import begin_with, check_window, find_data
 from regard.train.trainer import cast_products
-from regard.tune.classification import choose_head
-from regard.tune.config import HeadTuning, PolicyConfig, PreferenceConfig
+from regard.tune.config import PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
 from regard.tune.policy_rollouts import Rollouts, add_value_head, open_reward, policy_loss
 from regard.tune.preference_losses import comparison_loss, ranking_loss
@@ -103,11 +104,12 @@ class RewardModel(SFT):
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """The model with an output head of one number, zero at the start."""
         kit = super().make_kit(plan, data, say)
-        config, binding = choose_head(kit, HeadTuning(), "ForSequenceClassification", 1)
-        kit.model.config, kit.model.head = config, Head(config.head, config.width)
-        for weight in kit.model.head.parameters():
-            torch.nn.init.zeros_(weight)
-        kit = replace(kit, binding=binding)
+        model, variants = kit.model, kit.binding.table.variants if kit.binding else {}
+        name = next((name for name in variants if name.endswith("SequenceClassification")), None)
+        model.config = replace(model.config, head=HeadConfig(1, "last"))
+        model.head = Head(model.config.head, model.config.width)
+        torch.nn.init.zeros_(model.head.out.weight)  # type: ignore[union-attr]
+        kit = replace(kit, binding=bind(name) if name else None)
         return replace(kit, config=kit.fresh_config())
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
