@@ -424,8 +424,6 @@ def counted(function: Callable[P, Counted]) -> Callable[P, Counted]:
             leave_receipt(run, folder)
         return run
 
-    call.__signature__ = signature  # type: ignore[attr-defined]
-    del call.__wrapped__  # the command line calls what is inside of a verb
     return call
 
 
