@@ -24,7 +24,7 @@ from regard.errors import DataError
 from regard.files import file_hash, read_json
 from regard.result import Failed
 
-Example = tuple[str, str, NDArray[Any] | Failed]
+Example = tuple[str, str, Any]
 """Name, class, and planes (C, …), or why they could not be read."""
 EXAMPLES = "examples"
 

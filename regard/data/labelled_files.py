@@ -35,12 +35,14 @@ def find_labelled(
 ) -> Iterator[LabelledFile]:
     """All files of these endings, not opened, in the order of their names.
 
-    `shipped` are those that regard brings, by names for which there is no file. A file of a list that is nowhere comes last, as a path that does not exist. With `by_name` the
-    class of a file that lies in no folder below the one that is given is what its name has before
-    the first _ (7_jackson_0.flac: 7).
+    `shipped` are those that regard brings, by names for which there is no file. A file of a list
+    that is nowhere comes last, as a path that does not exist. With `by_name` the class of a file
+    that lies in no folder below the one that is given is what its name has before the first _
+    (7_jackson_0.flac: 7).
     """
     roots = [
-        shipped.get(path, Path(path)) if not Path(path).exists() else Path(path) for path in paths
+        shipped.get(Path(path).name, Path(path)) if not Path(path).exists() else Path(path)
+        for path in paths
     ]
     files = [(root, file) for root in roots for file in find_files(root)]
     tables = [file for _, file in files if kind_of(file) in TABLES]

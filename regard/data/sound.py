@@ -43,9 +43,21 @@ def log_mel(
         x = F.pad(x, (0, max(0, FFT - len(x))))  # at least one window
     else:
         x = F.pad(x, (0, max(0, frames * HOP - len(x))))[: frames * HOP]
-    power = mel_power(x, mel_filters(mels), FFT, HOP)[:, :-1]  # Whisper drops the last frame
-    picture = power.clamp(min=1e-10).log10()  # (mels, frames)
-    return (picture.clamp(min=float(picture.max()) - 8.0) + 4.0) / 4.0
+    power = log_power(x, mels, 0, len(x) // HOP)  # Whisper drops the last frame
+    return scale_power(power, float(power.max()))
+
+
+def log_power(samples: Tensor, mels: int, begin: int, end: int) -> Tensor:
+    """log10 of the power of some frames of a sound in each mel channel: (mels, end - begin)."""
+    first = max(0, begin - 2)  # windows of 25 ms hear what was before
+    x = samples[first * HOP : end * HOP + FFT]
+    power = mel_power(x, mel_filters(mels), FFT, HOP)[:, begin - first : end - first]
+    return power.clamp(min=1e-10).log10()
+
+
+def scale_power(power: Tensor, peak: float) -> Tensor:
+    """The picture of logarithmic powers that Whisper reads: 80 dB below the peak are the floor."""
+    return (power.clamp(min=peak - 8.0) + 4.0) / 4.0
 
 
 def kaldi_mel(samples: Tensor, mels: int = 128, frames: int | None = None) -> Tensor:
@@ -146,8 +158,10 @@ def resample_blocks(
 @contextmanager
 def open_sound(
     path: str | Path | IO[bytes], raw: tuple[int, str] | None = None
-) -> Iterator[tuple[int, Iterator[Tensor]]]:
-    """The rate of a sound, and its mono samples in -1 to 1, the mean of the channels, in blocks.
+) -> Iterator[tuple[Any, Iterator[Tensor]]]:
+    """A sound as soundfile opens it, and its mono samples in -1 to 1, in blocks.
+
+    These are the mean of the channels.
 
     Reads WAV, FLAC and whatever else libsndfile knows (audio extra), or raw mono sound of a rate
     and a format (a key of SUBTYPES); half a file is an error. The path - is stdin; an open file
@@ -183,7 +197,7 @@ def open_sound(
                     for block in file.blocks(BLOCK, always_2d=True, dtype="float32")
                 )
                 blocks = (torch.from_numpy(mean).float() for mean in means)
-                yield file.samplerate, (_check_samples(block, doing) for block in blocks)
+                yield file, (_check_samples(block, doing) for block in blocks)
         except soundfile.SoundFileError as error:
             raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
 
@@ -192,9 +206,9 @@ def read_sound(
     path: str | Path | IO[bytes], raw: tuple[int, str] | None = None, seconds: float | None = None
 ) -> tuple[Tensor, int]:
     """Samples (S) and their rate, as `open_sound` reads them; hardly more than so many seconds."""
-    with open_sound(path, raw) as (rate, blocks):
-        count = None if seconds is None else math.ceil(seconds * rate / BLOCK)
-        return torch.cat([*islice(blocks, count)]), rate
+    with open_sound(path, raw) as (file, blocks):
+        count = None if seconds is None else math.ceil(seconds * file.samplerate / BLOCK)
+        return torch.cat([*islice(blocks, count)]), file.samplerate
 
 
 def spool_sound(path: str | Path, raw: tuple[int, str] | None = None) -> Tensor:
@@ -202,11 +216,11 @@ def spool_sound(path: str | Path, raw: tuple[int, str] | None = None) -> Tensor:
 
     The file has no name, and goes with the last one that looks at it.
     """
-    with open_sound(path, raw) as (rate, blocks), TemporaryFile() as file:
-        for part in resample_blocks(blocks, rate):
-            file.write(part.numpy().tobytes())
-        file.flush()
-        return torch.from_numpy(np.memmap(file, np.float32, "c"))
+    with open_sound(path, raw) as (file, blocks), TemporaryFile() as spool:
+        for part in resample_blocks(blocks, file.samplerate):
+            spool.write(part.numpy().tobytes())
+        spool.flush()
+        return torch.from_numpy(np.memmap(spool, np.float32, "c"))
 
 
 def _check_samples(samples: Tensor, doing: str) -> Tensor:

@@ -133,7 +133,7 @@ def test_what_cannot_be_explained_is_refused(place, tmp_path):
     with pytest.raises(UsageError, match="no class is called 'beyond'"):
         regard.look.explain(place[0] / "vit/final", path, target="beyond")
     (tmp_path / "bad.png").write_bytes(b"no")
-    with pytest.raises(DataError, match="no picture"):
+    with pytest.raises(DataError, match="bad.png"):
         regard.look.attention(place[0] / "vit/final", str(tmp_path / "bad.png"))
 
 
