@@ -19,7 +19,7 @@ from regard.data.labelled_texts import read_number
 from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import Paths, find_files
 from regard.data.windows import IGNORED
-from regard.errors import DataError, ResourceError
+from regard.errors import DataError, ResourceError, UsageError
 from regard.evaluate.classification_scores import score_numbers
 from regard.files import file_hash
 from regard.graphs.graph_files import Graph, is_number, read_graphs, select_labels
@@ -48,6 +48,7 @@ NODES = GRAPHS | {"steps": 120, "eval_every": 2, "dropout": 0.8, "smoothing": 0.
 NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
 NODES |= {"dim": 128, "r_drop": 1.0}
 """Usual settings; of nodes few are labelled, which needs strong regularisation."""
+COLUMN = "label_column"  # in config.json: where the labels of the training files were
 NARROW = 16  # width of the MLP of nodes
 
 
@@ -140,8 +141,11 @@ class GraphKind(HeadKind):
         return GRAPHS
 
     def decide(self, settings: Any) -> None:
-        """There must be files."""
+        """There must be files; two draws of dropout are made of nodes alone."""
         find_data(settings, "train graph")
+        if settings.values["r_drop"] and self.usual(settings.values) is GRAPHS:
+            problem = f"r_drop = {settings.values['r_drop']:g} with labels of whole graphs"
+            raise UsageError("training on graphs", problem, "0: only nodes are read twice")
 
     def prepare(self, plan: RunPlan, folder: Any, say: Say, progress: Say) -> RunData:
         """Read the graphs, name their labels, find their paths."""
@@ -167,7 +171,9 @@ class GraphKind(HeadKind):
         files = [*find_files(plan.files), *find_files(plan.data.valid)]
         hashes = {str(path): file_hash(path) for path in files}
         known = {"data": [tag[:12] for tag in hashes.values()], "labels": task.names}
-        return RunData(None, source, checked, known, hashes, {**sizes}, (config, task))
+        return RunData(
+            None, source, checked, known, hashes, {**sizes}, (config, task, train[0].column)
+        )
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """As the graphs want it."""
@@ -175,13 +181,14 @@ class GraphKind(HeadKind):
 
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """A new model; config.json names its labels."""
-        config, task = data.held
+        config, task, column = data.held
         kit = Kit(Model.fresh(config, plan.seed))
         for module in kit.model.modules():
             if isinstance(module, Attention) and plan.device == "cpu":
                 module.kernel = attend_neighbours
         kit.config = kit.fresh_config() | {"label_mean": task.mean, "label_std": task.spread}
         kit.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
+        kit.config[COLUMN] = column
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
@@ -277,8 +284,7 @@ def predict_graphs(
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
-    named = task.names[0] if task.kind == "regress" and task.names != ["label"] else None
-    graphs = read_graphs(files, label or named, labelled=split is not None)
+    graphs = read_graphs(files, label or kit.config.get(COLUMN), labelled=split is not None)
     graphs = graphs if split is None else select_labels(graphs, split, "")
     if not graphs or graphs[0].by_node != (task.kind == "tag"):
         of = "nodes" if task.kind == "tag" else "graphs"

@@ -81,6 +81,8 @@ def map_attention(
         if not (block.isdecimal() and number.isdecimal()):
             raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
         block_head = int(block), int(number)
+    if read and target is not None:
+        raise UsageError(DOING, "a target for what is no text", "none: only texts are translated")
     head_counts(kit.hooked)  # a model without attention is refused before it translates
     batch, sides = read or read_text(kit, text, target)
     maps = collect_maps(kit.hooked, batch, sides)

@@ -48,7 +48,8 @@ def open_reader(model: ModelLike, precision: str | None) -> tuple[Kit, PictureKi
         return kit, SOUND_RUN if patches or kind == "audio" else IMAGE_RUN
     if has_codes(kit):
         return kit, PIXEL_RUN
-    return kit if kit.tokenizer is not None else open_kit(model, precision), None
+    text = kit.model.config.front.kind != "graph" and kit.tokenizer is None
+    return open_kit(model, precision) if text else kit, None
 
 
 def read_picture(kit: Kit, kind: PictureKind, path: str) -> tuple[Batch, Overlay, int]:
@@ -63,11 +64,13 @@ def read_picture(kit: Kit, kind: PictureKind, path: str) -> tuple[Batch, Overlay
     raise DataError(f"reading {path}", "no picture or clip", "one that can be read")
 
 
-def map_picture(kit: Kit, kind: PictureKind, path: str, **how: Any) -> AttentionMaps:
+def map_picture(
+    kit: Kit, kind: PictureKind, path: str, target: str | None, **how: Any
+) -> AttentionMaps:
     """Where heads look in a picture; drawn for the class token or all tokens, else the last."""
     batch, overlay, lead = read_picture(kit, kind, path)
     tokens = [*("class", "teacher")[:lead], *overlay.names]
-    maps = map_attention(kit, path, None, read=(batch, {"picture": tokens}), **how)
+    maps = map_attention(kit, path, target, read=(batch, {"picture": tokens}), **how)
     return replace(maps, overlay=overlay)
 
 
