@@ -173,15 +173,9 @@ def find_source(path: str) -> CheckpointSource | None:
 def wrong_network(doing: str, kit: Kit, expected: str) -> UsageError:
     """A network of another kind than is wanted: what it is, and which verbs take it."""
     model, masks = kit.model, kit.tokenizer is not None and "mask" in kit.tokenizer.specials
-    kind, reads = model.config.front.kind, {"image": "image", "graph": "graph"}
     what, verbs = "an encoder that predicts no words", ["info"]
-    if kind == "audio" and model.decoder is not None:
-        what, verbs = "a Whisper model, which writes what is said", ["transcribe"]
-    elif kind != "text":
-        what, verbs = (
-            f"a model that reads {kind}",
-            ["predict", f"evaluate {reads.get(kind, 'sound')}"],
-        )
+    if model.config.front.kind == "audio" and model.decoder is not None:
+        what, verbs = "Whisper, which writes what is said", ["transcribe"]
     elif model.encoder is not None and model.decoder is not None:
         what, verbs = "an encoder-decoder", ["translate", "evaluate translate", "score"]
     elif model.decoder is not None:

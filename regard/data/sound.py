@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -24,7 +24,7 @@ from regard.errors import DataError, check_installed
 RATE = 16000  # samples a second, as Whisper and wav2vec 2.0 expect
 FFT, HOP = 400, 160  # a window of 25 ms every 10 ms
 HIGHEST_RATE = 384_000  # above any sound card; bounds the memory of resampling
-BLOCK = 1 << 20  # samples of each channel that are read at once
+BLOCK = 1 << 18  # samples of each channel that are read at once
 UNKNOWN_SIZE = 0xFFFFFFFF  # written by programs that stream and cannot know the length
 SUBTYPES = {"u8": "PCM_U8", "s8": "PCM_S8", "s16le": "PCM_16", "s24le": "PCM_24"}
 SUBTYPES |= {"s32le": "PCM_32", "f32le": "FLOAT"}
@@ -190,8 +190,6 @@ def open_sound(
                     fault = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
                     fix = "copy or convert the file again"
                     raise DataError(doing, fault, "a whole file", fix)
-                if not file.frames:
-                    raise DataError(doing, "no samples", "one or more")
                 means = (
                     block.mean(axis=1, dtype=np.float64)
                     for block in file.blocks(BLOCK, always_2d=True, dtype="float32")
@@ -202,16 +200,7 @@ def open_sound(
             raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
 
 
-def read_sound(
-    path: str | Path | IO[bytes], raw: tuple[int, str] | None = None, seconds: float | None = None
-) -> tuple[Tensor, int]:
-    """Samples (S) and their rate, as `open_sound` reads them; hardly more than so many seconds."""
-    with open_sound(path, raw) as (file, blocks):
-        count = None if seconds is None else math.ceil(seconds * file.samplerate / BLOCK)
-        return torch.cat([*islice(blocks, count)]), file.samplerate
-
-
-def spool_sound(path: str | Path, raw: tuple[int, str] | None = None) -> Tensor:
+def read_sound(path: str | Path | IO[bytes], raw: tuple[int, str] | None = None) -> Tensor:
     """Samples (S) at 16 kHz of sound of any length, which lie in a file and not in memory.
 
     The file has no name, and goes with the last one that looks at it.
@@ -219,8 +208,10 @@ def spool_sound(path: str | Path, raw: tuple[int, str] | None = None) -> Tensor:
     with open_sound(path, raw) as (file, blocks), TemporaryFile() as spool:
         for part in resample_blocks(blocks, file.samplerate):
             spool.write(part.numpy().tobytes())
+        if not spool.tell():
+            raise DataError(f"reading {path}", "no samples", "one or more")
         spool.flush()
-        return torch.from_numpy(np.memmap(spool, np.float32, "c"))
+        return torch.from_numpy(np.memmap(spool, np.float32, "r+"))
 
 
 def _check_samples(samples: Tensor, doing: str) -> Tensor:

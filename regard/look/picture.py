@@ -139,14 +139,15 @@ def draw_graphs(
     names = next(iter(maps.tokens.values()))[-len(places) :]
     for block, row in enumerate(figure.subplots(len(scores), len(scores[0]), squeeze=False)):
         for axes, score, weight in zip(row, scores[block], weights[block], strict=True):
-            pairs = (weight > 0.05).nonzero()  # fainter ones are not seen
+            pairs = (weight > 2 / len(weight)).nonzero()  # twice what each has in the mean
             looks = LineCollection(places[[*pairs]].swapaxes(0, 1), color="tab:orange")
             looks.set(linewidth=4 * weight[pairs], alpha=0.5)
             axes.add_collection(LineCollection(places[overlay.edges], color="grey", linewidth=0.7))
             axes.add_collection(looks)
-            axes.scatter(*places.T, 25, score, cmap="Oranges", edgecolor="grey", vmin=0, zorder=2)
+            shades = {"cmap": "Oranges", "vmin": 0, "vmax": 2 * score.max(), "edgecolor": "grey"}
+            axes.scatter(*places.T, 60, score, zorder=2, **shades)
             for place, name in zip(places, names if len(names) <= WIDEST else (), strict=False):
-                axes.annotate(label(name), place, ha="center", va="center", fontsize=4)
+                axes.annotate(label(name), place, ha="center", va="center", fontsize=5)
             axes.axis("off")
     return figure
 

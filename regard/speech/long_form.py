@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from regard.ambient import current, track
 from regard.core.cache import Cache
 from regard.data.sentences import sentence_spans
-from regard.data.sound import HOP, RATE, log_mel, log_power, scale_power, spool_sound
+from regard.data.sound import HOP, RATE, log_mel, log_power, read_sound, scale_power
 from regard.decode.constraints import NEVER, ban
 from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process, without_end
@@ -114,7 +114,7 @@ class Transcriber:
     def open(self, file: str | Path, raw: tuple[int, str] | None) -> Recording | Failed:
         """A file as the model reads it."""
         try:
-            samples = spool_sound(file, raw)
+            samples = read_sound(file, raw)
         except DataError as error:
             return Failed(error)
         frames, peak = -(-len(samples) // HOP), None

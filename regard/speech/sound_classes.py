@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -22,7 +23,7 @@ from torch import Tensor
 from regard.ambient import note, track
 from regard.data.example_store import ExampleStore, leave_out
 from regard.data.order import Counts
-from regard.data.sound import HOP, RATE, spool_sound
+from regard.data.sound import HOP, RATE, read_sound
 from regard.data.windows import IGNORED
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import TranscriptScores
@@ -37,7 +38,14 @@ from regard.model.presets import vit, whisper
 from regard.result import Failed
 from regard.speech.ctc import BLANK, Letters, collapse, ctc_loss, edit_distance, prefix_beam
 from regard.speech.results import SpokenSegment, SpokenWord, Transcript
-from regard.speech.sound_files import Hearing, clip_seconds, find_clips, hear, read_clips
+from regard.speech.sound_files import (
+    Hearing,
+    clip_seconds,
+    find_clips,
+    hear,
+    read_clips,
+    read_samples,
+)
 from regard.train.config import SoundConfig
 from regard.train.data import RunData, RunPlan
 from regard.train.results import RunSettings
@@ -92,7 +100,7 @@ class SoundKind(PictureKind):
     name, unit, config = "sound", "clips", SoundConfig
     fields = ("dim", "depth", "heads", "mels", "patch", "stride", "reads")
     find, read, augmentation = staticmethod(find_clips), staticmethod(read_clips), SoundAugmentation
-    presets, group = ("whisper", "vit"), 32
+    presets, group = "whisper", 32
 
     def __init__(self, beam: int = 1, lm: NgramModel | None = None, lm_weight: float = 0.5) -> None:
         self.beam, self.lm, self.lm_weight = beam, lm, lm_weight
@@ -206,47 +214,36 @@ class SoundKind(PictureKind):
             yield from super().predict(kit, files)
             return
         names, order = self.letters(kit)
-        for name, label, source in find_clips(files):
-            try:
-                logs = self.listen(kit, spool_sound(source), order)
-            except DataError as error:
-                fault = DataError(f"reading {name}", error.found, error.expected, error.fix)
-                yield torch.empty(0), label, Failed(fault)
+        for name, label, samples in read_samples(files):
+            if isinstance(samples, Failed):
+                yield torch.empty(0), label, samples
             else:
+                logs = self.listen(kit, samples, order)
                 yield logs, label, Prediction(name, self.write(logs, names))
 
     def transcribe(
         self, kit: Kit, files: Sequence[str | Path], raw: tuple[int, str] | None
     ) -> Iterator[Transcript | Failed]:
         """What is said in each file, and when: words, and segments between pauses."""
-        (names, order), stride = self.letters(kit), stride_of(kit)
+        (names, order), clock = self.letters(kit), stride_of(kit) / RATE
         for file in track(files, "transcribing"):
             try:
-                samples = spool_sound(file, raw)
+                samples = read_sound(file, raw)
             except DataError as error:
                 yield Failed(error)
                 continue
-            logs, words, runs, at = self.listen(kit, samples, order), list[Any](), list[Any](), 0
-            word: list[Any] | None = None  # what it is, its first and its last row
-            for letter, some in groupby(logs.argmax(-1).tolist()):
+            text, places, at = "", list[tuple[float, float]](), 0  # when each letter is said
+            for letter, some in groupby(self.listen(kit, samples, order).argmax(-1).tolist()):
                 begin, at = at, at + len([*some])
-                text = "" if letter == BLANK else spell((letter,), names)
-                if text == " ":
-                    word = None
-                elif text and word:
-                    word[0], word[2] = word[0] + text, at
-                elif text:
-                    words.append(word := [text, begin, at])
-            clock = stride / RATE
-            spoken = [SpokenWord(w, round(a * clock, 2), round(b * clock, 2)) for w, a, b in words]
-            for each in spoken:
-                if runs and each.start - runs[-1][-1].end < PAUSE:
-                    runs[-1].append(each)
-                else:
-                    runs.append([each])
-            said = [(r[0].start, r[-1].end, " ".join(each.word for each in r)) for r in runs]
-            segments, text = [SpokenSegment(*one) for one in said], self.write(logs, names).strip()
-            yield Transcript(str(file), text, "", len(samples) / RATE, segments, spoken)
+                pause = "\n" * ((at - begin) * clock > PAUSE)
+                new = pause if letter == BLANK else spell((letter,), names)
+                text, places = text + new, places + [(begin * clock, at * clock)] * len(new)
+
+            words = [SpokenWord(*one) for one in find_times(r"\S+", text, places)]
+            parts = find_times(r"\S([^\n]*\S)?", text, places)
+            segments = [SpokenSegment(a, b, part) for part, a, b in parts]
+            said = " ".join(word.word for word in words)
+            yield Transcript(str(file), said, "", len(samples) / RATE, segments, words)
 
     def letters(self, kit: Kit) -> tuple[list[str], list[int]]:
         """The names of a model's letters, blank first, and the places of their scores."""
@@ -313,6 +310,15 @@ class SoundKind(PictureKind):
 def spell(ids: Letters, names: Sequence[str]) -> str:
     """Letters as text, without those that are none, such as <s> and [UNK]."""
     return "".join(names[n] for n in ids if len(names[n]) == 1 or names[n][:1] not in "<[")
+
+
+def find_times(
+    pattern: str, text: str, places: Sequence[tuple[float, float]]
+) -> Iterator[tuple[str, float, float]]:
+    """What a pattern finds in a text whose letters have times, and from when to when it is said."""
+    for found in re.finditer(pattern, text):
+        begin, end = places[found.start()][0], places[found.end() - 1][1]
+        yield found[0], round(begin, 2), round(end, 2)
 
 
 def stride_of(kit: Kit) -> int:

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from regard.data.example_store import Example
 from regard.data.labelled_files import LabelledFile, find_labelled
-from regard.data.sound import FFT, HOP, RATE, kaldi_mel, log_mel, open_sound, read_sound, resample
+from regard.data.sound import FFT, HOP, kaldi_mel, log_mel, open_sound, read_sound
 from regard.errors import DataError
 from regard.result import Failed
 
@@ -47,20 +47,25 @@ def clip_seconds(paths: Sequence[str]) -> Iterator[float]:
             yield file.frames / file.samplerate
 
 
-def read_clips(paths: Sequence[str], hearing: Hearing) -> Iterator[Example]:
-    """What is heard of all clips; of those without sound, or that cannot be read, the error."""
-    most = hearing.frames * HOP / RATE + 1 if hearing.frames else None
+def read_samples(paths: Sequence[str]) -> Iterator[Example]:
+    """(name, class, samples (S) at 16 kHz) of all clips; of what cannot be read the error."""
     for name, label, source in find_clips(paths):
-        doing = f"reading {name}"
         try:
-            samples = resample(*read_sound(source, seconds=most))
-            if not samples.any():
-                raise DataError(doing, "silence", "a sound")
+            yield name, label, read_sound(source)
         except Exception as error:  # decoders raise all kinds on bytes that are not theirs
             fault = str(getattr(error, "found", error))
-            yield name, label, Failed(DataError(doing, fault, "a sound that can be heard"))
-            continue
-        yield name, label, hear(samples, hearing).numpy()
+            yield name, label, Failed(DataError(f"reading {name}", fault, "a sound"))
+
+
+def read_clips(paths: Sequence[str], hearing: Hearing) -> Iterator[Example]:
+    """What is heard of all clips; of those without sound, or that cannot be read, the error."""
+    for name, label, samples in read_samples(paths):
+        if isinstance(samples, Failed):
+            yield name, label, samples
+        elif (heard := samples[: HOP * hearing.frames or None]).any():
+            yield name, label, hear(heard, hearing).numpy()
+        else:
+            yield name, label, Failed(DataError(f"reading {name}", "silence", "a sound"))
 
 
 def hear(samples: Tensor, hearing: Hearing) -> Tensor:
@@ -70,7 +75,6 @@ def hear(samples: Tensor, hearing: Hearing) -> Tensor:
         return kaldi_mel(samples, mels, frames)[None]
     if form == "whisper":
         return log_mel(samples, mels=mels, frames=frames)[None]
-    samples = samples[: HOP * frames or None]
     if form == "wave":
         samples = (samples - samples.mean()) / (samples.var(correction=0) + 1e-7).sqrt()
     longer = HOP * frames - len(samples) if frames else max(0, FFT - len(samples))

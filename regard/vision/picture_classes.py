@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ class PictureKind(RunKind):
     augmentation: Any = Augmentation
     defaults: dict[str, Any] = USUAL
     """Settings that differ from those of all runs."""
-    presets: tuple[str, ...] = ("vit",)
+    presets = "vit"
     """How the names of its shapes begin."""
     group = 256
     """Examples that are answered at once."""
@@ -153,12 +153,9 @@ class PictureKind(RunKind):
         check_known(name, known, "choosing a preset")
         config: Any = preset(name)
         front, block = config.front, config.last.block
-        own = {field.name for field in fields(self.config)}
         sizes = {"dim": block.dim, "heads": block.heads, "depth": config.last.depth}
-        sizes |= {"reads": "frames" if front.kind == "audio" else "patches"}
-        for field, name in (("patch", "patch"), ("mels", "mels"), ("size", "height")):
-            sizes |= {field: getattr(front, name)} if hasattr(front, name) else {}
-        return values | {name: size for name, size in sizes.items() if name in own}
+        own = {"size": "height", "patch": "patch"} if front.kind == "image" else {"mels": "mels"}
+        return values | sizes | {field: getattr(front, name) for field, name in own.items()}
 
     def decide(self, settings: RunSettings) -> None:
         """Steps from epochs; files and model must be there."""
@@ -275,13 +272,11 @@ class PictureKind(RunKind):
             batch = stored and self.batch(kit, torch.from_numpy(np.stack(stored)))
             chances = iter(kit.run_batch(batch).float().softmax(-1).cpu() if batch else ())
             for name, label, planes in group:
-                said: Prediction | Failed
                 if isinstance(planes, Failed):
-                    row, said = torch.empty(0), planes
-                else:
-                    row = next(chances)
-                    said = Prediction(name, task.names[int(row.argmax())], float(row.max()))
-                yield row, label, said
+                    yield torch.empty(0), label, planes
+                    continue
+                row = next(chances)
+                yield row, label, Prediction(name, task.names[int(row.argmax())], float(row.max()))
 
     def score(self, kit: Kit, files: Sequence[str]) -> ClassScores:
         """How right a model is on files; on a class that it never saw it is always wrong."""
