@@ -59,10 +59,11 @@ def read_samples(paths: Sequence[str]) -> Iterator[Example]:
 
 def read_clips(paths: Sequence[str], hearing: Hearing) -> Iterator[Example]:
     """What is heard of all clips; of those without sound, or that cannot be read, the error."""
+    most = HOP * hearing.frames + FFT if hearing.frames else None  # the last window is longer
     for name, label, samples in read_samples(paths):
         if isinstance(samples, Failed):
             yield name, label, samples
-        elif (heard := samples[: HOP * hearing.frames or None]).any():
+        elif (heard := samples[:most]).any():
             yield name, label, hear(heard, hearing).numpy()
         else:
             yield name, label, Failed(DataError(f"reading {name}", "silence", "a sound"))
@@ -75,6 +76,7 @@ def hear(samples: Tensor, hearing: Hearing) -> Tensor:
         return kaldi_mel(samples, mels, frames)[None]
     if form == "whisper":
         return log_mel(samples, mels=mels, frames=frames)[None]
+    samples = samples[: HOP * frames or None]
     if form == "wave":
         samples = (samples - samples.mean()) / (samples.var(correction=0) + 1e-7).sqrt()
     longer = HOP * frames - len(samples) if frames else max(0, FFT - len(samples))
