@@ -116,3 +116,13 @@ def test_a_picture_keeps_its_bytes_through_an_archive_of_jpegs(tmp_path):
     (row,), _ = read(tmp_path / "a.tar")
     expected = np.asarray(Image.open(io.BytesIO(data.getvalue())))
     assert row[1] == "green" and np.array_equal(row[2], expected.transpose(2, 0, 1))
+
+
+def test_a_list_decides_what_is_read(folder):
+    """In a folder with a list nothing is read twice; what is listed and nowhere is named."""
+    (folder / "list.csv").write_text("file,label\nred/3.png,warm\nblue/9.png,cold\nno.png,cold\n")
+    rows, said = read(folder)
+    assert [row[1] for row in rows] == ["warm", "cold"] and len(said) == 1
+    assert "no.png, line 4 of" in said[0] and "No such file" in said[0]
+    by_name = [str(folder), str(folder / "green/0.png")]
+    assert [label for _, label, _ in find_pictures(by_name)][2:] == ["green", "cold"]
