@@ -55,7 +55,7 @@ def attention(
         $ regard look attention folder "When Mary and John went to the bar, John gave it to"
         $ regard look attention folder "The cat sat." --head 5.3 --save head.png
     """
-    from regard.graphs.graph_maps import map_graph
+    from regard.graphs.graph_tasks import map_graph
     from regard.look.attention_maps import map_attention
     from regard.vision.picture_maps import map_picture, open_reader
 

@@ -58,7 +58,9 @@ from regard.vision.picture_classes import PROCESSOR, PictureKind
 
 BLANK_NAME, VOCAB = "<pad>", "vocab.json"  # as wav2vec 2.0 calls them
 MEAN, STD = -4.2677393, 4.5689974  # of AudioSet, where a folder of AST says nothing
-WINDOW, PAUSE = 30 * RATE, 0.5  # samples that are read at once; seconds between two segments
+WINDOW, PAUSE = 30 * RATE, 25  # samples that are read at once; rows between two segments
+NOTHING, LETTER = "\0", "[^ \0]"  # of the letters of rows
+WORD = rf"{LETTER}([^ ]*{LETTER})?"
 LONGEST = 10.0  # seconds that are read of a clip, unless others are asked for
 
 
@@ -232,15 +234,10 @@ class SoundKind(PictureKind):
             except DataError as error:
                 yield Failed(error)
                 continue
-            text, places, at = "", list[tuple[float, float]](), 0  # when each letter is said
-            for letter, some in groupby(self.listen(kit, samples, order).argmax(-1).tolist()):
-                begin, at = at, at + len([*some])
-                pause = "\n" * ((at - begin) * clock > PAUSE)
-                new = pause if letter == BLANK else spell((letter,), names)
-                text, places = text + new, places + [(begin * clock, at * clock)] * len(new)
-
-            words = [SpokenWord(*one) for one in find_times(r"\S+", text, places)]
-            parts = find_times(r"\S([^\n]*\S)?", text, places)
+            best = self.listen(kit, samples, order).argmax(-1).tolist()
+            rows = "".join(spell((n,), names)[:1] or NOTHING for n in best)
+            words = [SpokenWord(*one) for one in find_times(WORD, rows, clock)]
+            parts = find_times(rf"{LETTER}((?![ {NOTHING}]{{{PAUSE}}}).)*", rows, clock)
             segments = [SpokenSegment(a, b, part) for part, a, b in parts]
             said = " ".join(word.word for word in words)
             yield Transcript(str(file), said, "", len(samples) / RATE, segments, words)
@@ -312,13 +309,11 @@ def spell(ids: Letters, names: Sequence[str]) -> str:
     return "".join(names[n] for n in ids if len(names[n]) == 1 or names[n][:1] not in "<[")
 
 
-def find_times(
-    pattern: str, text: str, places: Sequence[tuple[float, float]]
-) -> Iterator[tuple[str, float, float]]:
-    """What a pattern finds in a text whose letters have times, and from when to when it is said."""
-    for found in re.finditer(pattern, text):
-        begin, end = places[found.start()][0], places[found.end() - 1][1]
-        yield found[0], round(begin, 2), round(end, 2)
+def find_times(pattern: str, rows: str, clock: float) -> Iterator[tuple[str, float, float]]:
+    """What a pattern finds in the letters of rows, repetitions gone, and from when to when."""
+    for found in re.finditer(pattern, rows):
+        text = "".join(letter for letter, _ in groupby(found[0])).replace(NOTHING, "")
+        yield text.strip(), round(found.start() * clock, 2), round(found.end() * clock, 2)
 
 
 def stride_of(kit: Kit) -> int:

@@ -10,8 +10,7 @@ from PIL import Image
 import regard
 from regard.errors import DataError, UsageError
 from regard.graphs.graph_files import molecule_graph
-from regard.graphs.graph_maps import scatter
-from regard.graphs.graph_tasks import build_model, collate, lay_out
+from regard.graphs.graph_tasks import build_model, collate, lay_out, scatter
 from regard.kit import Kit
 from regard.model.model import Model
 from regard.train.config import GraphShape
