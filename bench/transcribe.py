@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 import regard
-from regard.data.sound import read_sound, resample
+from regard.data.sound import read_sound
 from regard.speech.ctc import edit_distance
 
 Words = list[tuple[str, float, float]]
@@ -65,7 +65,7 @@ def transformers_peer(folder: str) -> Callable[[str], Answer]:
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
 
     def run(path: str) -> Answer:
-        samples = resample(*read_sound(path)).numpy()
+        samples = read_sound(path).numpy()
         given = extract(samples, sampling_rate=16000, return_tensors="pt").input_features
         return tokenizer.decode(model.generate(given)[0].tolist()).strip(), []
 
@@ -79,7 +79,7 @@ def faster_whisper_peer(folder: str, threads: int) -> Callable[[str], Answer]:
     model = WhisperModel(folder, device="cpu", compute_type="int8", cpu_threads=threads)
 
     def run(path: str) -> Answer:
-        samples = resample(*read_sound(path)).numpy()
+        samples = read_sound(path).numpy()
         how: dict[str, Any] = dict(beam_size=1, word_timestamps=True, language="en")
         segments, _ = model.transcribe(samples, condition_on_previous_text=False, **how)
         words: Words = []

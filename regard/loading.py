@@ -174,7 +174,9 @@ def wrong_network(doing: str, kit: Kit, expected: str) -> UsageError:
     """A network of another kind than is wanted: what it is, and which verbs take it."""
     model, masks = kit.model, kit.tokenizer is not None and "mask" in kit.tokenizer.specials
     what, verbs = "an encoder that predicts no words", ["info"]
-    if model.encoder is not None and model.decoder is not None:
+    if model.config.front.kind == "audio" and model.decoder is not None:
+        what, verbs = "Whisper, which writes what is said", ["transcribe"]
+    elif model.encoder is not None and model.decoder is not None:
         what, verbs = "an encoder-decoder", ["translate", "evaluate translate", "score"]
     elif model.decoder is not None:
         what, verbs = "a decoder, which goes on with a text", ["generate", "score", "evaluate lm"]

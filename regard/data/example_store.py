@@ -8,7 +8,7 @@ decoding files again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,21 @@ from regard.data.token_store import HEADER, Say, map_file
 from regard.data.windows import Examples, check_index
 from regard.errors import DataError
 from regard.files import drafting, file_hash, read_json
+from regard.result import Failed
 
-Example = tuple[str, str, NDArray[Any]]
-"""Name, class, and planes (C, …)."""
+Example = tuple[str, str, Any]
+"""Name, class, and planes (C, …), or why they could not be read."""
 EXAMPLES = "examples"
+
+
+def leave_out(examples: Iterable[tuple[Any, str, Any]], say: Say) -> Iterator[Any]:
+    """Without those that could not be read, which are named."""
+    for example in examples:
+        if isinstance(example[2], Failed):
+            error = example[2].error
+            say(f"warning: left out: {error.doing}: {error.found}")
+        else:
+            yield example
 
 
 class ExampleStore:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
+import shutil
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import numpy as np
@@ -20,6 +24,7 @@ from regard.errors import DataError, check_installed
 RATE = 16000  # samples a second, as Whisper and wav2vec 2.0 expect
 FFT, HOP = 400, 160  # a window of 25 ms every 10 ms
 HIGHEST_RATE = 384_000  # above any sound card; bounds the memory of resampling
+BLOCK = 1 << 18  # samples of each channel that are read at once
 UNKNOWN_SIZE = 0xFFFFFFFF  # written by programs that stream and cannot know the length
 SUBTYPES = {"u8": "PCM_U8", "s8": "PCM_S8", "s16le": "PCM_16", "s24le": "PCM_24"}
 SUBTYPES |= {"s32le": "PCM_32", "f32le": "FLOAT"}
@@ -38,9 +43,21 @@ def log_mel(
         x = F.pad(x, (0, max(0, FFT - len(x))))  # at least one window
     else:
         x = F.pad(x, (0, max(0, frames * HOP - len(x))))[: frames * HOP]
-    power = mel_power(x, mel_filters(mels), FFT, HOP)[:, :-1]  # Whisper drops the last frame
-    picture = power.clamp(min=1e-10).log10()  # (mels, frames)
-    return (picture.clamp(min=float(picture.max()) - 8.0) + 4.0) / 4.0
+    power = log_power(x, mels, 0, len(x) // HOP)  # Whisper drops the last frame
+    return scale_power(power, float(power.max()))
+
+
+def log_power(samples: Tensor, mels: int, begin: int, end: int) -> Tensor:
+    """log10 of the power of some frames of a sound in each mel channel: (mels, end - begin)."""
+    first = max(0, begin - 2)  # windows of 25 ms hear what was before
+    x = samples[first * HOP : end * HOP + FFT]
+    power = mel_power(x, mel_filters(mels), FFT, HOP)[:, begin - first : end - first]
+    return power.clamp(min=1e-10).log10()
+
+
+def scale_power(power: Tensor, peak: float) -> Tensor:
+    """The picture of logarithmic powers that Whisper reads: 80 dB below the peak are the floor."""
+    return (power.clamp(min=peak - 8.0) + 4.0) / 4.0
 
 
 def kaldi_mel(samples: Tensor, mels: int = 128, frames: int | None = None) -> Tensor:
@@ -95,37 +112,56 @@ def mel_filters(
 
 
 def resample(samples: Tensor, rate: int, to: int = RATE, zeros: int = 24) -> Tensor:
-    """Samples (S) at `rate` as samples at `to`, by a sinc filter under a Hann window.
+    """Samples (S) at `rate` as samples at `to`, by a sinc filter under a Hann window."""
+    _check_samples(samples, "resampling sound")
+    parts = [*resample_blocks([samples], rate, to, zeros)]
+    return samples if rate == to else torch.cat(parts)
+
+
+def resample_blocks(
+    blocks: Iterable[Tensor], rate: int, to: int = RATE, zeros: int = 24
+) -> Iterator[Tensor]:
+    """The same of sound that comes block by block, of which little is held.
 
     An output lies between two inputs at one of `to / gcd` phases; each phase has its own weights
     (a polyphase filter), reaching `zeros` zero crossings to both sides.
     """
-    _check_samples(samples, "resampling sound")
     for given in (rate, to):
         if not 1 <= given <= HIGHEST_RATE:
             raise DataError("resampling sound", f"a rate of {given} Hz", f"1 to {HIGHEST_RATE} Hz")
     if rate == to:
-        return samples
+        yield from blocks
+        return
     step, phases = rate // math.gcd(rate, to), to // math.gcd(rate, to)
     cutoff = 0.95 * min(1.0, to / rate)  # of the Nyquist frequency of the input
     reach = math.ceil(zeros / cutoff)
     taps = torch.arange(-reach + 1, reach + 1, dtype=torch.float64)  # from the input to the left
     distance = taps - torch.arange(phases)[:, None] / phases  # (phases, taps)
     weights = torch.sinc(cutoff * distance) * torch.cos(math.pi / 2 * distance / reach) ** 2
-    weights = (weights / weights.sum(dim=1, keepdim=True)).to(samples.dtype)  # a constant stays
+    weights = (weights / weights.sum(dim=1, keepdim=True)).float()  # a constant stays
 
-    place = torch.arange(math.ceil(len(samples) * phases / step)) * step  # in 1 / phases of input
-    windows = F.pad(samples, (reach - 1, reach)).unfold(0, len(taps), 1)  # (S, taps), a view
-    out = samples.new_empty(len(place))  # made before the pieces, among which it would lie
-    for part, there in zip(place.split(8192), out.split(8192), strict=True):  # indexing copies
-        torch.sum(windows[part // phases] * weights[part % phases], dim=1, out=there)
-    return out
+    held, first, done = torch.zeros(reach - 1), 0, 0  # the first window that is held; outputs
+    for block in chain(blocks, [torch.zeros(reach)]):
+        held = torch.cat((held, block))
+        windows = held.unfold(0, min(len(taps), len(held)), 1)  # (S, taps), a view
+        if len(held) < len(taps):
+            continue
+        end = -(-(first + len(windows)) * phases // step)
+        place = torch.arange(done, end) * step  # in 1 / phases of input
+        out = torch.empty(len(place))  # made before the pieces, among which it would lie
+        for part, there in zip(place.split(8192), out.split(8192), strict=True):  # indexing copies
+            torch.sum(windows[part // phases - first] * weights[part % phases], dim=1, out=there)
+        yield out
+        held, first, done = held[len(windows) :], first + len(windows), end
 
 
-def read_sound(
+@contextmanager
+def open_sound(
     path: str | Path | IO[bytes], raw: tuple[int, str] | None = None
-) -> tuple[Tensor, int]:
-    """Mono samples (S) in -1 to 1, the mean of the channels, and their rate.
+) -> Iterator[tuple[Any, Iterator[Tensor]]]:
+    """A sound as soundfile opens it, and its mono samples in -1 to 1, in blocks.
+
+    These are the mean of the channels.
 
     Reads WAV, FLAC and whatever else libsndfile knows (audio extra), or raw mono sound of a rate
     and a format (a key of SUBTYPES); half a file is an error. The path - is stdin; an open file
@@ -143,24 +179,45 @@ def read_sound(
     if raw is not None:
         subtype = SUBTYPES[raw[1]]
         about = dict(samplerate=raw[0], subtype=subtype, channels=1, format="RAW", endian="LITTLE")
-    try:
-        source = str(path) if opened is None else io.BytesIO(opened.read())
-        with soundfile.SoundFile(source, **about) as file:
-            blocks, rate = file.blocks(1 << 20, dtype="float32", always_2d=True), file.samplerate
-            mono = [block.mean(axis=1, dtype=np.float64).astype(np.float32) for block in blocks]
-            cut = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
-    except soundfile.SoundFileError as error:
-        raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
-    if cut and int(cut[1]) != UNKNOWN_SIZE:
-        fault = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
-        raise DataError(doing, fault, "a whole file", "copy or convert the file again")
-    samples = torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *mono]))
-    _check_samples(samples, doing)
-    return samples, int(rate)
+    with TemporaryFile() as copy:
+        if opened is not None:  # what comes from a stream has to be sought in
+            shutil.copyfileobj(opened, copy)
+            copy.seek(0)
+        try:
+            with soundfile.SoundFile(copy if opened else str(path), **about) as file:
+                cut = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
+                if cut and int(cut[1]) != UNKNOWN_SIZE:
+                    fault = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
+                    fix = "copy or convert the file again"
+                    raise DataError(doing, fault, "a whole file", fix)
+                means = (
+                    block.mean(axis=1, dtype=np.float64)
+                    for block in file.blocks(BLOCK, always_2d=True, dtype="float32")
+                )
+                blocks = (torch.from_numpy(mean).float() for mean in means)
+                yield file, (_check_samples(block, doing) for block in blocks)
+        except soundfile.SoundFileError as error:
+            raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
 
 
-def _check_samples(samples: Tensor, doing: str) -> None:
+def read_sound(path: str | Path | IO[bytes], raw: tuple[int, str] | None = None) -> Tensor:
+    """Samples (S) at 16 kHz of sound of any length, which lie in a file and not in memory.
+
+    The file has no name, and goes with the last one that looks at it.
+    """
+    with open_sound(path, raw) as (file, blocks), TemporaryFile() as spool:
+        for part in resample_blocks(blocks, file.samplerate):
+            spool.write(part.numpy().tobytes())
+        if not spool.tell():
+            raise DataError(f"reading {path}", "no samples", "one or more")
+        spool.flush()
+        return torch.from_numpy(np.memmap(spool, np.float32, "r+"))
+
+
+def _check_samples(samples: Tensor, doing: str) -> Tensor:
     if samples.ndim != 1 or len(samples) == 0:
-        raise DataError(doing, f"samples of shape {tuple(samples.shape)}", "one or more, mono")
+        fault = "no samples" if samples.ndim == 1 else f"samples of shape {tuple(samples.shape)}"
+        raise DataError(doing, fault, "one or more, mono")
     if not samples.isfinite().all():
         raise DataError(doing, "a sample that is infinite or not a number", "finite samples")
+    return samples

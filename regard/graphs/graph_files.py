@@ -41,6 +41,10 @@ class Graph:
     by_node: bool = False
     paths: np.ndarray | None = None
     """(N, N, 1 + kinds): `shortest_paths`; None for those who do not look at them."""
+    atoms: tuple[str, ...] = ()
+    """Of a molecule, their elements."""
+    column: str | None = None
+    """Where the labels were, in a table."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -87,13 +91,19 @@ def read_molecules(
         split, place = str(cells.get("split") or ""), f"line {line} of {path}"
         text = str(cells["smiles"]).strip()
         try:
-            molecule = parse_smiles(text)
+            graph = molecule_graph(text, place)
         except DataError as error:
             note(f"left out: {place}: {error.found}; expected {error.expected}")
             continue
-        edges = np.array(molecule.bonds, np.int64).reshape(-1, 3)
         labels, splits = [str(cells.get(answer, "")).strip()], [SPLITS.get(split, split)]
-        yield Graph(place, molecule.features(), edges, labels, [text], splits)
+        yield replace(graph, labels=labels, splits=splits, column=answer)
+
+
+def molecule_graph(smiles: str, place: str) -> Graph:
+    """A molecule, without a label."""
+    molecule = parse_smiles(smiles)
+    bonds, atoms = np.array(molecule.bonds, np.int64).reshape(-1, 3), (a[0] for a in molecule.atoms)
+    return Graph(place, molecule.features(), bonds, [""], [smiles], [""], atoms=tuple(atoms))
 
 
 def join_tables(
@@ -131,7 +141,7 @@ def join_tables(
                 path, ["node" if by_node else "graph", label][: 1 + labelled], cells, line
             )
             name, split = str(cells.get("node", len(members))), str(cells.get("split") or "")
-            others = {key: cell for key, cell in cells.items() if key not in (*ABOUT, label)}
+            others = {key: cells[key] for key in sorted(cells) if key not in (*ABOUT, label)}
             width, wrong = width or len(others), [x for x in others if not is_number(others[x])]
             answer = str(cells.get(label) or "")
             if name in members:
@@ -153,7 +163,8 @@ def join_tables(
             names, size = (list(members), None) if by_node else ([graph], 1)
             ends = np.array(edges[graph], np.int64).reshape(-1, 3)
             known, place = np.array(held, np.float32), f"graph {graph or 'of tables'}"
-            yield Graph(place, known, ends, labels[:size], names, splits[:size], by_node)
+            about = labels[:size], names, splits[:size], by_node
+            yield Graph(place, known, ends, *about, column=label)
 
 
 class Node(NamedTuple):

@@ -1,10 +1,11 @@
-"""Classes and numbers of graphs, classes of nodes: a kind of run, and how good its models are."""
+"""Classes and numbers of graphs, classes of nodes: runs, how good their models are, their heads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,16 @@ from regard.data.labelled_texts import read_number
 from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import Paths, find_files
 from regard.data.windows import IGNORED
-from regard.errors import DataError, ResourceError
+from regard.errors import DataError, ResourceError, UsageError
 from regard.evaluate.classification_scores import score_numbers
 from regard.evaluate.results import ClassScores, NumberScores
 from regard.files import file_hash
-from regard.graphs.graph_files import Graph, is_number, read_graphs, select_labels
+from regard.graphs.graph_files import Graph, is_number, molecule_graph, read_graphs, select_labels
 from regard.heap import free_memory
 from regard.kit import Kit
 from regard.loading import wrong_network
+from regard.look.attention_maps import map_attention
+from regard.look.results import AttentionMaps, GraphOverlay
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
@@ -49,6 +52,7 @@ NODES = GRAPHS | {"steps": 120, "eval_every": 2, "dropout": 0.8, "smoothing": 0.
 NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
 NODES |= {"dim": 128, "r_drop": 1.0}
 """Usual settings; of nodes few are labelled, which needs strong regularisation."""
+COLUMN = "label_column"  # in config.json: where the labels of the training files were
 NARROW = 16  # width of the MLP of nodes
 
 
@@ -141,8 +145,11 @@ class GraphKind(HeadKind):
         return GRAPHS
 
     def decide(self, settings: Any) -> None:
-        """There must be files."""
+        """There must be files; two draws of dropout are made of nodes alone."""
         find_data(settings, "train graph")
+        if settings.values["r_drop"] and self.usual(settings.values) is GRAPHS:
+            problem = f"r_drop = {settings.values['r_drop']:g} with labels of whole graphs"
+            raise UsageError("training on graphs", problem, "0: only nodes are read twice")
 
     def prepare(self, plan: RunPlan, folder: Any, say: Say, progress: Say) -> RunData:
         """Read the graphs, name their labels, find their paths."""
@@ -167,8 +174,8 @@ class GraphKind(HeadKind):
         say(f"training on {sizes['train']} of {len(train):,} graphs, validating on {counts[1]:,}")
         files = [*find_files(plan.files), *find_files(plan.data.valid)]
         hashes = {str(path): file_hash(path) for path in files}
-        known = {"labels": task.names}
-        return RunData(None, source, checked, known, hashes, {**sizes}, (config, task))
+        known, own = {"labels": task.names}, (config, task, train[0].column)
+        return RunData(None, source, checked, known, hashes, {**sizes}, own)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """As the graphs want it."""
@@ -176,13 +183,14 @@ class GraphKind(HeadKind):
 
     def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
         """A new model; config.json names its labels."""
-        config, task = data.held
+        config, task, column = data.held
         kit = Kit(Model.fresh(config, plan.seed))
         for module in kit.model.modules():
             if isinstance(module, Attention) and plan.device == "cpu":
                 module.kernel = attend_neighbours
         kit.config = kit.fresh_config() | {"label_mean": task.mean, "label_std": task.spread}
         kit.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
+        kit.config[COLUMN] = column
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
@@ -278,8 +286,7 @@ def predict_graphs(
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
-    named = task.names[0] if task.kind == "regress" and task.names != ["label"] else None
-    graphs = read_graphs(files, label or named, labelled=split is not None)
+    graphs = read_graphs(files, label or kit.config.get(COLUMN), labelled=split is not None)
     graphs = graphs if split is None else select_labels(graphs, split, "")
     if not graphs or graphs[0].by_node != (task.kind == "tag"):
         of = "nodes" if task.kind == "tag" else "graphs"
@@ -307,3 +314,32 @@ def score_graphs(
     if task.kind == "regress":
         return score_numbers([*map(float, labels)], [float(row) for row, *_ in answers])
     return score_answers(task, list(enumerate(labels)), [row for row, *_ in answers])
+
+
+# Looking inside -----------------------------------------------------------------------------------
+
+
+def map_graph(kit: Kit, asked: str, target: str | None, **how: Any) -> AttentionMaps:
+    """Maps of the first graph of a file, or of a molecule as SMILES."""
+    try:
+        there = Path(asked).exists()
+        graph = read_graphs(asked, labelled=False)[0] if there else molecule_graph(asked, asked)
+    except DataError as error:
+        fault = error.found if there else f"no such file, and as SMILES {error.found}"
+        raise DataError(f"reading {asked}", fault, "a file of graphs, or SMILES") from None
+    names = graph.names if graph.by_node else [str(n) for n in range(len(graph))]
+    laid = lay_out(graph, kit.model.config)
+    tokens = ["graph"] * (len(laid.nodes) - len(graph)) + [*(graph.atoms or names)]
+    maps = map_attention(kit, asked, target, read=(collate([laid]), {"graph": tokens}), **how)
+    return replace(maps, overlay=GraphOverlay(scatter(graph), graph.edges[:, :2]))
+
+
+def scatter(graph: Graph) -> np.ndarray:
+    """Places (N, 2) whose distances are near the lengths of paths (Torgerson 1952)."""
+    length = shortest_paths(graph, int(graph.edges[:, 2].max(initial=0)) + 1)[..., 0]
+    far = length[np.isfinite(length)].max() + 2  # from a node to those of other parts
+    square = np.where(np.isfinite(length), length, far).astype(float) ** 2
+    square -= square.mean(0)
+    values, vectors = np.linalg.eigh((square.mean(1, keepdims=True) - square) / 2)
+    places = vectors[:, -2:] * values[-2:].clip(0) ** 0.5
+    return np.pad(places, ((0, 0), (0, 2 - places.shape[1])))  # one node has one dimension

@@ -33,14 +33,15 @@ def attention(
     precision: verbs.Precision = "auto",
     edit: EditsLike = (),
 ) -> results.AttentionMaps:
-    """Where the heads of a model look in a text or a picture, and what each head does.
+    """Where the heads of a model look in a text, a picture or a graph, and what each head does.
 
     The page that `--save look.html` writes shows all heads, and switches them off by click; a
-    picture is saved as `look.png`.
+    picture, a spectrogram or a graph is drawn by `--save look.png`.
 
     Args:
         model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-        text: what the model reads; of an encoder-decoder the source, of pictures the file of one.
+        text: what the model reads; of an encoder-decoder the source, of pictures and sounds the
+            file of one, of graphs the file of one, or SMILES.
         target: what an encoder-decoder has written; without it, its own translation.
         head: block.head, such as 5.3, to list and to draw (the mean of all heads).
         stack: which attention of an encoder-decoder to list and to draw (cross).
@@ -54,16 +55,19 @@ def attention(
         $ regard look attention folder "When Mary and John went to the bar, John gave it to"
         $ regard look attention folder "The cat sat." --head 5.3 --save head.png
     """
+    from regard.graphs.graph_tasks import map_graph
     from regard.look.attention_maps import map_attention
     from regard.vision.picture_maps import map_picture, open_reader
 
     kit, kind = open_reader(model, precision)
+    how: dict[str, Any] = {"stack": stack, "head": head, "effects": effects}
+    how |= {"heading": f"{name_of(model)}: {text}"[:200]}
     with kit.edit(edit):
-        heading = f"{name_of(model)}: {text}"[:200]
         if kind is not None:
-            how = {"stack": stack, "head": head, "effects": effects, "heading": heading}
-            return map_picture(kit, kind, text, **how)
-        return map_attention(kit, text, target, stack, head, effects, heading)
+            return map_picture(kit, kind, text, target, **how)
+        if kit.model.config.front.kind == "graph":
+            return map_graph(kit, text, target, **how)
+        return map_attention(kit, text, target, **how)
 
 
 @verb

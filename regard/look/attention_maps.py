@@ -22,7 +22,6 @@ from regard.ambient import track
 from regard.core.attention import Attention
 from regard.decode.step import without_end
 from regard.errors import DataError, UsageError
-from regard.interop.side import start_id
 from regard.look import results
 from regard.look.attention_patterns import attention_names
 from regard.look.edits import patch
@@ -81,6 +80,8 @@ def map_attention(
         if not (block.isdecimal() and number.isdecimal()):
             raise UsageError(DOING, f"head {head}", "block.head, such as 5.3")
         block_head = int(block), int(number)
+    if read and target is not None:
+        raise UsageError(DOING, "a target for what is no text", "none: only texts are translated")
     head_counts(kit.hooked)  # a model without attention is refused before it translates
     batch, sides = read or read_text(kit, text, target)
     maps = collect_maps(kit.hooked, batch, sides)
@@ -115,7 +116,7 @@ def read_text(kit: Kit, text: str, target: str | None = None) -> tuple[Batch, di
     if target is None:
         target = kit.translate(text).text
     written = without_end(tokenizer.encode(target, side="target"), kit.stops)
-    begun = [start_id(kit.files, kit.config), *written]
+    begun = [kit.start, *written]
     check_length(kit, begun, DOING, "target")
     sides = {"source": labels, "target": token_labels(tokenizer, begun, "target")}
     return kit.batch([ids], [begun]), sides

@@ -127,6 +127,31 @@ def draw_overlays(overlay: Overlay, scores: Sequence[Sequence[Any]], title: str)
     return figure
 
 
+def draw_graphs(
+    maps: AttentionMaps, scores: Sequence[Sequence[Any]], weights: Sequence[Sequence[Any]]
+) -> Figure:
+    """A graph for each head: edges thin, weights (N, N) wide, scores (N,) in the nodes."""
+    from matplotlib.collections import LineCollection
+
+    overlay: Any = maps.overlay
+    figure, places = new_figure(2 * len(scores[0]), 0.3 + 2 * len(scores)), overlay.places
+    figure.suptitle(label(maps.heading), fontsize=8, wrap=True)
+    names = next(iter(maps.tokens.values()))[-len(places) :]
+    for block, row in enumerate(figure.subplots(len(scores), len(scores[0]), squeeze=False)):
+        for axes, score, weight in zip(row, scores[block], weights[block], strict=True):
+            pairs = (weight > 2 / len(weight)).nonzero()  # twice what each has in the mean
+            looks = LineCollection(places[[*pairs]].swapaxes(0, 1), color="tab:orange")
+            looks.set(linewidth=4 * weight[pairs], alpha=0.5)
+            axes.add_collection(LineCollection(places[overlay.edges], color="grey", linewidth=0.7))
+            axes.add_collection(looks)
+            shades = {"cmap": "Oranges", "vmin": 0, "vmax": 2 * score.max(), "edgecolor": "grey"}
+            axes.scatter(*places.T, 60, score, zorder=2, **shades)
+            for place, name in zip(places, names if len(names) <= WIDEST else (), strict=False):
+                axes.annotate(label(name), place, ha="center", va="center", fontsize=5)
+            axes.axis("off")
+    return figure
+
+
 def draw_head(maps: AttentionMaps, head: tuple[int, int]) -> Figure:
     """The attention map of one head (block, head); tokens are named where they are not too many."""
     shown = maps.stack()

@@ -150,6 +150,16 @@ class Overlay:
         return [f"{place // self.grid[1]},{place % self.grid[1]}" for place in self.places]
 
 
+@dataclass(frozen=True)
+class GraphOverlay:
+    """Where the nodes of a graph are drawn."""
+
+    places: Array
+    """(N, 2)."""
+    edges: Array
+    """(E, 2)."""
+
+
 class AttentionMaps(Result):
     """{heading}."""
 
@@ -169,8 +179,9 @@ class AttentionMaps(Result):
     """The attention that is listed and drawn; None is cross-attention, or the only one."""
     shown_head: tuple[int, int] | None = None
     """The block and head that is listed and drawn; None lists the mean and draws all."""
-    overlay: Overlay | None = field(default=None, repr=False)
-    """The picture that the tokens are of; what its class token looks at is drawn on it, or all."""
+    overlay: Overlay | GraphOverlay | None = field(default=None, repr=False)
+    """The picture, or graph, that the tokens are of: what its class token looks at is drawn on it,
+    or all."""
 
     def stack(self, name: str | None = None) -> StackMaps:
         """The maps of a stack; None is the one that is shown."""
@@ -264,7 +275,7 @@ class AttentionMaps(Result):
 
     def plot(self) -> Any:
         """A picture of all heads of a stack, or of the head that is shown."""
-        from regard.look.picture import draw_head, draw_heads, draw_overlays
+        from regard.look.picture import draw_graphs, draw_head, draw_heads, draw_overlays
 
         if self.overlay is not None:
             maps, shown, lead = self.stack(), self.shown_head, -len(self.overlay.places)
@@ -273,6 +284,10 @@ class AttentionMaps(Result):
             first = len(dense[0][0]) + lead  # and how many stand before the places
             asks = slice(-1, None) if maps.stack == "decoder" else slice(1 if first else None)
             weights = [[one[asks, lead:].mean(0) for one in row] for row in dense]
+            if isinstance(self.overlay, GraphOverlay):
+                return draw_graphs(
+                    self, weights, [[one[lead:, lead:] for one in row] for row in dense]
+                )
             return draw_overlays(self.overlay, weights, self.heading)
         return draw_heads(self) if self.shown_head is None else draw_head(self, self.shown_head)
 

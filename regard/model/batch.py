@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.core.similarity import to_tensor
 from regard.errors import DataError, UsageError
-from regard.model.config import FrontConfig, ImageConfig, ModelConfig, TextConfig
+from regard.model.config import FrontConfig, ModelConfig, TextConfig
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ def onehot(ids: Any, size: int, *, sparse: bool = False) -> Tensor:
 
 
 def to_signal(value: Any, front: FrontConfig, dtype: torch.dtype) -> Tensor:
-    """Pixels, log-mel or nodes as a floating tensor; one picture, clip or graph makes a batch."""
-    wanted = 4 if isinstance(front, ImageConfig) else 3
+    """Pixels, log-mel, samples or nodes as a floating tensor; one of them makes a batch."""
+    wanted = {"image": 4, "wave": 2}.get(front.kind, 3)  # samples (B, S), or (B, 1, S)
     signal = to_tensor(f"reading {front.kind}", "input", value)
     signal = signal[None] if signal.dim() == wanted - 1 else signal
     if not signal.is_floating_point():

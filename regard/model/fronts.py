@@ -263,10 +263,10 @@ class WaveFront(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, wave: Tensor) -> Sequence:
-        """(B, 1, S) → (B, T, D)."""
-        x = wave.flatten(1, -2)
+        """(B, S), or (B, 1, S) → (B, T, D)."""
+        x = wave.reshape(len(wave), -1, wave.shape[-1])
         for n, conv in enumerate(self.convs):
-            if x.dim() != 3 or x.shape[2] < self.config.kernels[n]:
+            if x.shape[1] != conv.in_channels or x.shape[2] < self.config.kernels[n]:
                 expected = "(batch, 1, samples), a twentieth of a second or more"
                 raise DataError("reading samples", f"shape {tuple(wave.shape)}", expected)
             x = conv(x)  # (B, C, T)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from regard.errors import UsageError
 from regard.result import Failed
-from regard.speech.results import Transcript
+from regard.speech.results import Transcript, save_each
 from regard.verbs import Bound, Files, ModelLike, Precision, verb
 
 SoundRate = Annotated[int, Bound(1, 384_000, "1 to 384,000 Hz")]
@@ -32,11 +32,12 @@ def transcribe(
 
     Where nobody speaks, the text is empty. A file that cannot be read is named, and the others go
     on. Sound of any length: up to 30 s are read at once, as transformers does; what is longer goes
-    window by window.
+    window by window, and lies in a temporary file meanwhile, not in memory.
 
     Args:
         files: WAV, FLAC or others that libsndfile knows, of any rate; - is stdin.
-        model: the folder of a Whisper model, or an opened Kit.
+        model: the folder of a Whisper model, of one that writes letters (CTC: wav2vec 2.0, HuBERT,
+            `train sound --transcripts`), or an opened Kit.
         language: what is spoken, such as fr, for a model of many languages (it listens for it).
         task: transcribe writes the language that is spoken, translate English.
         out: write it too: .txt, .srt, .vtt or .json; of several files {} becomes each one's name.
@@ -53,6 +54,7 @@ def transcribe(
     from regard.files import check_places
     from regard.loading import open_kit
     from regard.speech.long_form import Transcriber
+    from regard.speech.sound_classes import SOUND_RUN, writes_letters
 
     several = files if isinstance(files, list) else [files]
     doing = "transcribing"
@@ -66,7 +68,17 @@ def transcribe(
         raise UsageError(doing, problem, "a name for each", "--out '{}.srt'")
     check_places(out)
     raw = None if rate is None or format is None else (rate, format)
-    transcripts = Transcriber(open_kit(model, precision), language, task).run(several, raw, out)
+    kit = open_kit(model, precision, text=False)
+    letters = writes_letters(kit)
+    if letters and (language is not None or task != "transcribe"):
+        problem = "a language, or a task, with a model that writes letters"
+        raise UsageError(doing, problem, "neither: it writes what it was trained on")
+    transcripts = save_each(
+        SOUND_RUN.transcribe(kit, several, raw)
+        if letters
+        else Transcriber(kit, language, task).run(several, raw),
+        out,
+    )
     if isinstance(files, list):
         return transcripts
     (transcript,) = transcripts

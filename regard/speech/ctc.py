@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -59,12 +60,6 @@ def collapse(path: Sequence[int]) -> Letters:
     return tuple(letter for letter, _ in groupby(path) if letter != BLANK)
 
 
-def add(a: float, b: float) -> float:
-    """log(eᵃ + eᵇ)."""
-    low, high = sorted((a, b))
-    return high if low == NEVER else high + math.log1p(math.exp(low - high))
-
-
 def prefix_beam(
     logs: Tensor, width: int, weigh: Callable[[Letters], float] = lambda text: 0.0
 ) -> list[tuple[Letters, float]]:
@@ -77,20 +72,20 @@ def prefix_beam(
     for frame in logs.tolist():
         grown: dict[Letters, list[float]] = defaultdict(lambda: [NEVER, NEVER])
         for text, (blank, letter) in beam.items():
-            both, last = add(blank, letter), text[-1] if text else BLANK
+            both, last = np.logaddexp(blank, letter), text[-1] if text else BLANK
             here = grown[text]
-            here[0] = add(here[0], both + frame[BLANK])
+            here[0] = np.logaddexp(here[0], both + frame[BLANK])
             for new, log in enumerate(frame):
                 if new == BLANK:
                     continue
                 if new == last:  # again in the next frame it is the same letter
-                    here[1] = add(here[1], letter + log)
+                    here[1] = np.logaddexp(here[1], letter + log)
                 longer = grown[*text, new]
-                longer[1] = add(longer[1], (blank if new == last else both) + log)
-        worth = {text: add(*ends) + weigh(text) for text, ends in grown.items()}
+                longer[1] = np.logaddexp(longer[1], (blank if new == last else both) + log)
+        worth = {text: np.logaddexp(ends[0], ends[1]) + weigh(text) for text, ends in grown.items()}
         best = sorted(worth, key=worth.__getitem__, reverse=True)[:width]
         beam = {text: (grown[text][0], grown[text][1]) for text in best}
-    return [(text, add(*ends)) for text, ends in beam.items()]
+    return [(text, np.logaddexp(ends[0], ends[1])) for text, ends in beam.items()]
 
 
 def edit_distance(a: Sequence[Any], b: Sequence[Any]) -> int:

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from regard.ambient import current, track
 from regard.core.cache import Cache
 from regard.data.sentences import sentence_spans
-from regard.data.sound import HOP, RATE, log_mel, read_sound, resample
+from regard.data.sound import HOP, RATE, log_mel, log_power, read_sound, scale_power
 from regard.decode.constraints import NEVER, ban
 from regard.decode.sampling import Ends, SampleConfig
 from regard.decode.step import Hypothesis, Process, without_end
@@ -52,9 +52,9 @@ class Recording:
     """A sound on its way, and what was written of it."""
 
     file: str
-    picture: Tensor  # (mels, frames)
+    samples: Tensor  # at 16 kHz
     frames: int  # that hold sound
-    long: bool  # more than a window
+    peak: float | None  # of the powers, where it is longer than a window
     language: str | None
     seek: int = 0
     text: str = ""
@@ -72,7 +72,7 @@ class Transcriber:
     def __init__(self, kit: Kit, language: str | None, task: str) -> None:
         settings, front = parse(kit.files, "generation_config.json"), kit.model.config.front
         if not isinstance(front, AudioConfig) or kit.model.decoder is None:
-            raise wrong_network("transcribing", kit, "a Whisper model")
+            raise wrong_network("transcribing", kit, "a Whisper model, or one that writes letters")
         self.kit, self.start, self.end = kit, kit.start, min(kit.stops)
         self.window, self.mels = 2 * front.length, front.mels
         key, known = "no_timestamps_token_id", settings.get("lang_to_id") or {}
@@ -95,7 +95,7 @@ class Transcriber:
         ]
 
     def run(
-        self, files: Sequence[str | Path], raw: tuple[int, str] | None, out: str | Path | None
+        self, files: Sequence[str | Path], raw: tuple[int, str] | None
     ) -> Iterator[Transcript | Failed]:
         """A transcript of each file in order; one that cannot be read is a `Failed`."""
         for place in track(range(0, len(files), TOGETHER), "transcribing"):
@@ -103,35 +103,44 @@ class Transcriber:
             rest = [each for each in group if isinstance(each, Recording)]
             while rest := [each for each in rest if each.seek < each.frames]:
                 for long in (False, True):
-                    if rows := [each for each in rest if each.long is long]:
+                    if rows := [each for each in rest if (each.peak is not None) is long]:
                         self.listen(rows, long)
             for each in group:
                 if isinstance(each, Failed):
                     yield each
                     continue
                 about = each.file, each.text.strip(), each.language or "", each.frames * HOP / RATE
-                transcript = Transcript(*about, each.segments, each.words)
-                if out is not None:
-                    transcript.save(str(out).replace("{}", Path(each.file).stem))
-                yield transcript
+                yield Transcript(*about, each.segments, each.words)
 
     def open(self, file: str | Path, raw: tuple[int, str] | None) -> Recording | Failed:
         """A file as the model reads it."""
         try:
-            samples = resample(*read_sound(file, raw))
+            samples = read_sound(file, raw)
         except DataError as error:
             return Failed(error)
-        frames = -(-len(samples) // HOP)
-        long = frames > self.window
-        picture = log_mel(samples, mels=self.mels, frames=None if long else self.window)
-        return Recording(str(file), picture, min(frames, picture.shape[1]), long, self.language)
+        frames, peak = -(-len(samples) // HOP), None
+        if frames > self.window:
+            frames = len(samples) // HOP
+            parts = (self.power(samples, begin, frames) for begin in range(0, frames, self.window))
+            peak = max(float(part.max()) for part in parts)
+        return Recording(str(file), samples, frames, peak, self.language)
+
+    def power(self, samples: Tensor, begin: int, frames: int) -> Tensor:
+        """Of the window that begins at a frame, as far as there is sound."""
+        return log_power(samples, self.mels, begin, min(begin + self.window, frames))
+
+    def picture(self, row: Recording) -> Tensor:
+        """What the model reads of the next window: (mels, frames)."""
+        if row.peak is None:
+            return log_mel(row.samples, mels=self.mels, frames=self.window)
+        part = scale_power(self.power(row.samples, row.seek, row.frames), row.peak)
+        return F.pad(part, (0, self.window - part.shape[1]))
 
     @torch.inference_mode()
     def listen(self, rows: list[Recording], times: bool) -> None:
         """Write the next window of each recording, and go on to the one after it."""
         kit, model = self.kit, self.kit.model
-        cut = [row.picture[:, row.seek : row.seek + self.window] for row in rows]
-        pictures = torch.stack([F.pad(part, (0, self.window - part.shape[1])) for part in cut])
+        pictures = torch.stack([self.picture(row) for row in rows])
         cache = model.cache(len(rows), self.room)
         begun = kit.batch(pictures, [[self.start]] * len(rows))
         heard = [model.encode(Batch(each[None])).x for each in begun.inputs]
@@ -192,7 +201,7 @@ class Transcriber:
         text = "".join(word for word, _, _ in words)
         row.text += text
         said = [(a, b, self.kit.text([t for t in part if t < self.end])) for a, b, part in spans]
-        if not row.long:  # each sentence from its first word on
+        if row.peak is None:  # each sentence from its first word on
             ends = list(accumulate(len(word) for word, _, _ in words))
             said = []
             for start, stop in sentence_spans(text):

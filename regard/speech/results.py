@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from regard.files import write_whole
-from regard.result import Grid, Result, Row
+from regard.result import Failed, Grid, Result, Row
 
 
 class SpokenWord(Row):
@@ -61,3 +61,13 @@ class Transcript(Result):
             return super().save(path)
         text = self.text + "\n" if form == ".txt" else self.subtitles(form)
         write_whole(Path(path), text.encode())
+
+
+def save_each(
+    transcripts: Iterable[Transcript | Failed], out: str | Path | None
+) -> Iterator[Transcript | Failed]:
+    """The same, each written to a file too where that is asked for; {} becomes its own name."""
+    for transcript in transcripts:
+        if out is not None and isinstance(transcript, Transcript):
+            transcript.save(str(out).replace("{}", Path(transcript.file).stem))
+        yield transcript

@@ -7,19 +7,23 @@ Whisper's encoder, one vector per 20 ms. All else is that of pictures.
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.ambient import note
-from regard.data.example_store import ExampleStore
+from regard.ambient import note, track
+from regard.data.example_store import ExampleStore, leave_out
 from regard.data.order import Counts
-from regard.data.sound import HOP, RATE
+from regard.data.sound import HOP, RATE, read_sound
 from regard.data.windows import IGNORED
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import TranscriptScores
@@ -31,8 +35,17 @@ from regard.loading import load_kit, wrong_network
 from regard.model.batch import Batch, pad_rows
 from regard.model.config import AudioConfig, HeadConfig, ImageConfig
 from regard.model.presets import vit, whisper
+from regard.result import Failed
 from regard.speech.ctc import BLANK, Letters, collapse, ctc_loss, edit_distance, prefix_beam
-from regard.speech.sound_files import Hearing, clip_seconds, find_clips, read_clips
+from regard.speech.results import SpokenSegment, SpokenWord, Transcript
+from regard.speech.sound_files import (
+    Hearing,
+    clip_seconds,
+    find_clips,
+    hear,
+    read_clips,
+    read_samples,
+)
 from regard.train.config import SoundConfig
 from regard.train.data import RunData, RunPlan
 from regard.train.results import RunSettings
@@ -45,6 +58,9 @@ from regard.vision.picture_classes import PROCESSOR, PictureKind
 
 BLANK_NAME, VOCAB = "<pad>", "vocab.json"  # as wav2vec 2.0 calls them
 MEAN, STD = -4.2677393, 4.5689974  # of AudioSet, where a folder of AST says nothing
+WINDOW, PAUSE = 30 * RATE, 25  # samples that are read at once; rows between two segments
+NOTHING, LETTER = "\0", "[^ \0]"  # of the letters of rows
+WORD = rf"{LETTER}([^ ]*{LETTER})?"
 LONGEST = 10.0  # seconds that are read of a clip, unless others are asked for
 
 
@@ -86,7 +102,7 @@ class SoundKind(PictureKind):
     name, unit, config = "sound", "clips", SoundConfig
     fields = ("dim", "depth", "heads", "mels", "patch", "stride", "reads")
     find, read, augmentation = staticmethod(find_clips), staticmethod(read_clips), SoundAugmentation
-    presets, group = "ast", 32
+    presets, group = "whisper", 32
 
     def __init__(self, beam: int = 1, lm: NgramModel | None = None, lm_weight: float = 0.5) -> None:
         self.beam, self.lm, self.lm_weight = beam, lm, lm_weight
@@ -106,11 +122,12 @@ class SoundKind(PictureKind):
         usual = float(np.quantile(lengths, 1.0 if text else 0.95)) if lengths else most
         put(settings, "seconds", round(min(max(usual, 0.2), most) + 0.05, 1), "the clips")
 
-    def sizes(self, own: Any, front: Any) -> Hearing:
-        """What `read_clips` is told of the model's front."""
+    def sizes(self, own: Any, front: Any, init: str | None = None) -> Hearing:
+        """What `read_clips` is told of the model's front, and of a model to begin with."""
         if isinstance(front, ImageConfig):
             return Hearing("kaldi", front.height, front.width)
         form, usual = ("wave", 0) if front.kind == "wave" else ("whisper", 2 * front.length)
+        form = self.open(init)[1].form if init else form
         return Hearing(form, front.mels, frames_of(own) if own else usual)
 
     def build(self, own: Any, init: str | None, classes: int) -> tuple[Any, str | None]:
@@ -141,10 +158,10 @@ class SoundKind(PictureKind):
             said |= {"num_mel_bins": mels, "max_length": frames}
             said |= {"mean": float(mean[0]), "std": float(std[0]) / 2, "do_normalize": True}
         else:
-            kind = "Wav2Vec2" if form == "wave" else "Whisper"
+            kind = "Whisper" if form == "whisper" else "Wav2Vec2"
             said = {"feature_extractor_type": f"{kind}FeatureExtractor", "sampling_rate": RATE}
             said |= {"feature_size": mels, "do_normalize": form == "wave", "nb_max_frames": frames}
-            said |= {} if form == "wave" else {"chunk_length": frames * HOP / RATE}
+            said |= {"chunk_length": frames * HOP / RATE} if form == "whisper" else {}
         return {PROCESSOR: json.dumps(said, indent=2).encode()}
 
     def open(self, model: Any) -> tuple[Any, Hearing, Preparation]:
@@ -158,7 +175,9 @@ class SoundKind(PictureKind):
         else:
             raise wrong_network("reading sound", kit, "a model that reads it")
         hearing = self.sizes(None, front)
-        hearing = hearing._replace(frames=int(said.get("nb_max_frames") or hearing.frames))
+        raw = hearing.form == "wave" and not said.get("do_normalize", True)
+        frames = int(said.get("nb_max_frames") or hearing.frames)
+        hearing = Hearing("raw" if raw else hearing.form, hearing.mels, frames)
         mean, std = torch.tensor(scale, device=kit.device)[:, None, None, None]
         return kit, hearing, Preparation(mean, std)
 
@@ -189,49 +208,92 @@ class SoundKind(PictureKind):
         count = self.open(kit)[1].frames // 2
         return (1, count), np.arange(count), 0
 
-    @torch.no_grad()
-    def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
+    def predict(
+        self, kit: Kit, files: Sequence[str]
+    ) -> Iterator[tuple[Tensor, str, Prediction | Failed]]:
         """Of transcripts: (log-probabilities (T, V), what is said, what is written) of each."""
-        blank, size = kit.config.get("pad_token_id") or BLANK, kit.model.config.head.size or 0
         if kit.model.config.head.take != "all":
             yield from super().predict(kit, files)
             return
-        _, hearing, prepare = self.open(kit)
+        names, order = self.letters(kit)
+        for name, label, samples in read_samples(files):
+            if isinstance(samples, Failed):
+                yield torch.empty(0), label, samples
+            else:
+                logs = self.listen(kit, samples, order)
+                yield logs, label, Prediction(name, self.write(logs, names))
+
+    def transcribe(
+        self, kit: Kit, files: Sequence[str | Path], raw: tuple[int, str] | None
+    ) -> Iterator[Transcript | Failed]:
+        """What is said in each file, and when: words, and segments between pauses."""
+        (names, order), clock = self.letters(kit), stride_of(kit) / RATE
+        for file in track(files, "transcribing"):
+            try:
+                samples = read_sound(file, raw)
+            except DataError as error:
+                yield Failed(error)
+                continue
+            best = self.listen(kit, samples, order).argmax(-1).tolist()
+            rows = "".join(spell((n,), names)[:1] or NOTHING for n in best)
+            words = [SpokenWord(*one) for one in find_times(WORD, rows, clock)]
+            parts = find_times(rf"{LETTER}((?![ {NOTHING}]{{{PAUSE}}}).)*", rows, clock)
+            segments = [SpokenSegment(a, b, part) for part, a, b in parts]
+            said = " ".join(word.word for word in words)
+            yield Transcript(str(file), said, "", len(samples) / RATE, segments, words)
+
+    def letters(self, kit: Kit) -> tuple[list[str], list[int]]:
+        """The names of a model's letters, blank first, and the places of their scores."""
+        blank, size = kit.config.get("pad_token_id") or BLANK, kit.model.config.head.size or 0
         if kit.path is not None and (kit.path / VOCAB).is_file():
             words: dict[str, int] = read_json(kit.path / VOCAB, "the letters of a model")
             names = [" " if word == "|" else word for word in sorted(words, key=words.__getitem__)]
             names += [BLANK_NAME] * (size - len(names))
         else:
-            names = read_task(kit, f"reading {', '.join(files)}").names
+            names = read_task(kit, "reading letters").names
         order = [blank, *(n for n in range(size) if n != blank)]  # theirs may come last
-        names = [names[n] for n in order]
-        for name, label, stored in self.read(files, hearing, note):
-            x, _ = prepare(torch.from_numpy(stored)[None].to(kit.device))
+        return [names[n] for n in order], order
+
+    @torch.no_grad()
+    def listen(self, kit: Kit, samples: Tensor, order: list[int]) -> Tensor:
+        """Log-probabilities (T, V) of letters in samples (S).
+
+        Long ones are read window by window; each gives the middle three quarters of what it says.
+        """
+        (_, hearing, prepare), stride, parts = self.open(kit), stride_of(kit), list[Tensor]()
+        rows = (HOP * hearing.frames or WINDOW) // stride
+        edge = rows // 8
+        step = rows - 2 * edge
+        begins = range(0, max(1, len(samples) - 2 * edge * stride), step * stride)
+        for begin in begins:
+            x, _ = prepare(
+                hear(samples[begin : begin + rows * stride], hearing)[None].to(kit.device)
+            )
             logs = kit.run_batch(Batch(x.to(kit.dtype)))[0, :, order].float().log_softmax(-1).cpu()
-            yield logs, label, Prediction(name, self.write(logs, names))
+            end = None if begin == begins[-1] else edge + step
+            parts.append(logs[edge if begin else 0 : end])
+        return torch.cat(parts)
 
     def write(self, logs: Tensor, names: Sequence[str]) -> str:
         """The text of log-probabilities (T, V)."""
 
-        def spell(ids: Letters) -> str:
-            return "".join(names[n] for n in ids if len(names[n]) == 1 or names[n][:1] not in "<[")
-
         @cache
         def weigh(ids: Letters) -> float:
             assert self.lm is not None
-            row = self.lm.tokenizer.encode_batch([spell(ids)], special=False)[0]
+            row = self.lm.tokenizer.encode_batch([spell(ids, names)], special=False)[0]
             begun: list[Any] = [self.lm.tables.start] if self.lm.lines else []
             return self.lm_weight * float(np.nansum(self.lm.tables.logprobs([*begun, *row])))
 
         if self.beam == 1 and self.lm is None:
-            return spell(collapse(logs.argmax(-1).tolist()))
-        return spell(prefix_beam(logs, self.beam, *([weigh] if self.lm else []))[0][0])
+            return spell(collapse(logs.argmax(-1).tolist()), names)
+        return spell(prefix_beam(logs, self.beam, *([weigh] if self.lm else []))[0][0], names)
 
     def score(self, kit: Kit, files: Sequence[str]) -> Any:
         """How right a model is on files: ClassScores, or TranscriptScores."""
         if kit.model.config.head.take != "all":
             return super().score(kit, files)
-        pairs = [(label, str(said.label)) for _, label, said in self.predict(kit, files)]
+        answers = leave_out(self.predict(kit, files), note)
+        pairs = [(label, str(said.label)) for _, label, said in answers]
         if not pairs:
             raise DataError(f"evaluating on {', '.join(files)}", "no clips", "one or more")
         rates, splits = list[Any](), (list, str.split)
@@ -240,6 +302,31 @@ class SoundKind(PictureKind):
             rates.append(wrong / max(1, sum(len(split(gold)) for gold, _ in pairs)))
         right = sum(gold == said for gold, said in pairs) / len(pairs)
         return TranscriptScores(rates[0], rates[1], right, len(pairs))
+
+
+def spell(ids: Letters, names: Sequence[str]) -> str:
+    """Letters as text, without those that are none, such as <s> and [UNK]."""
+    return "".join(names[n] for n in ids if len(names[n]) == 1 or names[n][:1] not in "<[")
+
+
+def find_times(pattern: str, rows: str, clock: float) -> Iterator[tuple[str, float, float]]:
+    """What a pattern finds in the letters of rows, repetitions gone, and from when to when."""
+    for found in re.finditer(pattern, rows):
+        text = "".join(letter for letter, _ in groupby(found[0])).replace(NOTHING, "")
+        yield text.strip(), round(found.start() * clock, 2), round(found.end() * clock, 2)
+
+
+def stride_of(kit: Kit) -> int:
+    """Samples from one vector to the next of a model of frames."""
+    return math.prod(getattr(kit.model.config.front, "strides", (2 * HOP,)))
+
+
+def writes_letters(kit: Kit) -> bool:
+    """Whether a model writes transcripts letter by letter (CTC)."""
+    config = kit.model.config
+    return (
+        isinstance(config.front, AudioConfig) and not config.decoder and config.head.take == "all"
+    )
 
 
 def frames_of(own: Any) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+from regard.result import Failed
 from regard.train import TRAINING, Toml, Training
 from regard.train.config import BelowOne, DataConfig, LoRA
 from regard.train.results import Trained
@@ -302,10 +303,10 @@ def _tune(name: str, files: Any = None, **said: Any) -> Trained:
 @verb
 def predict(
     model: ModelLike, path: File, *, text: str | None = None, precision: Precision = "auto"
-) -> Iterator[Prediction]:
+) -> Iterator[Prediction | Failed]:
     """What a tuned model says of each text, picture, clip or graph.
 
-    Its class, its number, or the tags of its words.
+    Its class, its number, or the tags of its words; of a file that cannot be read the error.
 
     Args:
         model: the folder `final` of `regard tune` or of `train image`, `sound` or `graph`, a

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import note
-from regard.data.example_store import ExampleRows, ExampleStore, open_examples
+from regard.data.example_store import ExampleRows, ExampleStore, leave_out, open_examples
 from regard.data.labelled_texts import sort_classes
 from regard.data.order import Counts
 from regard.data.text_files import find_files
@@ -38,6 +38,7 @@ from regard.model.config import HeadConfig, ImageConfig, ModelConfig
 from regard.model.fronts import resize_positions
 from regard.model.model import Model, empty_model
 from regard.model.presets import PRESETS, preset, vit
+from regard.result import Failed
 from regard.train.config import PictureConfig
 from regard.train.data import RunData, RunKind, RunPlan, Say
 from regard.train.objectives import Compiling, Loss, compiled_once
@@ -88,7 +89,7 @@ class PictureKind(RunKind):
     """What a model to begin with has already."""
     find: Any = staticmethod(find_pictures)
     read: Any = staticmethod(read_pictures)
-    """Of files: (name, class, …) of examples, and all that can be read, of the sizes asked for."""
+    """Of files: (name, class, …) of examples; and (name, class, planes or why there are none)."""
     augmentation: Any = Augmentation
     defaults: dict[str, Any] = USUAL
     """Settings that differ from those of all runs."""
@@ -97,8 +98,8 @@ class PictureKind(RunKind):
     group = 256
     """Examples that are answered at once."""
 
-    def sizes(self, own: Any, front: Any) -> Any:
-        """What `read` is told of the model's front."""
+    def sizes(self, own: Any, front: Any, init: str | None = None) -> Any:
+        """What `read` is told of the model's front, and of a model to begin with."""
         return front.channels, front.height, front.width
 
     def complete(self, settings: RunSettings) -> None:
@@ -148,13 +149,13 @@ class PictureKind(RunKind):
         values |= {"lr": FINE_TUNING} if said.get("init") else {}
         if (name := said.get("preset")) is None:
             return values
-        check_known(
-            name, [name for name in PRESETS if name[:3] == self.presets], "choosing a preset"
-        )
+        known = [name for name in PRESETS if name.startswith(self.presets)]
+        check_known(name, known, "choosing a preset")
         config: Any = preset(name)
         front, block = config.front, config.last.block
-        sizes = {"size": front.height, "patch": front.patch, "depth": config.last.depth}
-        return values | sizes | {"dim": block.dim, "heads": block.heads}
+        sizes = {"dim": block.dim, "heads": block.heads, "depth": config.last.depth}
+        own = {"size": "height", "patch": "patch"} if front.kind == "image" else {"mels": "mels"}
+        return values | sizes | {field: getattr(front, name) for field, name in own.items()}
 
     def decide(self, settings: RunSettings) -> None:
         """Steps from epochs; files and model must be there."""
@@ -182,7 +183,7 @@ class PictureKind(RunKind):
         parts = plan.files, plan.data.valid
         there = [path for files in parts for path in files if Path(path).exists()]
         hashes = {str(file): file_hash(file) for file in find_files(there)}
-        examples = [self.read(files, sizes, say) for files in parts]
+        examples = [leave_out(self.read(files, sizes), say) for files in parts]
         store = open_examples(folder / "data/examples.store", examples, progress)
         part = store.records["part"]
         kept, held = np.flatnonzero(part == 0), np.flatnonzero(part)
@@ -194,7 +195,8 @@ class PictureKind(RunKind):
     def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
         """Decode everything into stores, and name the classes."""
         own = plan.own
-        sizes = self.sizes(own, self.build(own, plan.data.init, 2)[0].front)
+        init = plan.data.init
+        sizes = self.sizes(own, self.build(own, init, 2)[0].front, init)
         store, kept, held, hashes = self.store(plan, sizes, folder, say, progress)
         planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
         names, labels = self.number(plan, store, np.unique(label[part == 0]))
@@ -236,7 +238,7 @@ class PictureKind(RunKind):
                 old = {name: x for name, x in old.items() if not name.startswith("head.")}
             model.load_state_dict(old, strict=False)
         kit = Kit(model, None, bind(family) if family else None)
-        kit.files = self.describe(self.sizes(plan.own, config.front), mean, std)
+        kit.files = self.describe(self.sizes(plan.own, config.front, plan.data.init), mean, std)
         kit.config = kit.fresh_config() | {"id2label": labels, "label2id": numbers}
         for number, block in enumerate(model.encoder.blocks):
             block.drop_path = plan.own.drop_path * number / max(1, config.last.depth - 1)
@@ -260,19 +262,26 @@ class PictureKind(RunKind):
         return grid, np.arange(grid[0] * grid[1]), config.cls + config.distilled
 
     @torch.no_grad()
-    def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, str, Prediction]]:
+    def predict(
+        self, kit: Kit, files: Sequence[str]
+    ) -> Iterator[tuple[Tensor, str, Prediction | Failed]]:
         """(probabilities (C,), class as it is written, what is said) of each example of files."""
         sizes, task = self.open(kit)[1], read_task(kit, f"reading {', '.join(files)}")
-        for group in group_texts(self.read(files, sizes, note), self.group):
-            stored = torch.from_numpy(np.stack([planes for *_, planes in group]))
-            chances = kit.run_batch(self.batch(kit, stored)).float().softmax(-1).cpu()
-            for (name, label, _), row in zip(group, chances, strict=True):
+        for group in group_texts(self.read(files, sizes), self.group):
+            stored = [planes for *_, planes in group if not isinstance(planes, Failed)]
+            batch = stored and self.batch(kit, torch.from_numpy(np.stack(stored)))
+            chances = iter(kit.run_batch(batch).float().softmax(-1).cpu() if batch else ())
+            for name, label, planes in group:
+                if isinstance(planes, Failed):
+                    yield torch.empty(0), label, planes
+                    continue
+                row = next(chances)
                 yield row, label, Prediction(name, task.names[int(row.argmax())], float(row.max()))
 
     def score(self, kit: Kit, files: Sequence[str]) -> ClassScores:
         """How right a model is on files; on a class that it never saw it is always wrong."""
         doing = f"evaluating on {', '.join(files)}"
-        task, answers = read_task(kit, doing), list(self.predict(kit, files))
+        task, answers = read_task(kit, doing), [*leave_out(self.predict(kit, files), note)]
         there = sort_classes([label for _, label, _ in answers])
         if not set(there) & set(task.names):
             problem = f"only {', '.join(there[:10])}" if there else "no examples"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.ambient import current, note, track
+from regard.data.example_store import leave_out
 from regard.data.text_files import evenly
 from regard.errors import DataError, UsageError
 from regard.interop.side import parse
@@ -27,6 +28,7 @@ from regard.look.attribution import find_class, integrate, mix_residual, rollout
 from regard.look.probing import choose_taps, make_task, probe_vectors
 from regard.look.results import AttentionMaps, LabelProbe, Method, MethodScores, Overlay
 from regard.model.batch import Batch
+from regard.result import Failed
 from regard.speech.sound_classes import SOUND_RUN
 from regard.verbs import ModelLike, group_texts
 from regard.vision.picture_classes import IMAGE_RUN, PROCESSOR, PictureKind
@@ -46,12 +48,15 @@ def open_reader(model: ModelLike, precision: str | None) -> tuple[Kit, PictureKi
         return kit, SOUND_RUN if patches or kind == "audio" else IMAGE_RUN
     if has_codes(kit):
         return kit, PIXEL_RUN
-    return kit if kit.tokenizer is not None else open_kit(model, precision), None
+    text = kit.model.config.front.kind != "graph" and kit.tokenizer is None
+    return open_kit(model, precision) if text else kit, None
 
 
 def read_picture(kit: Kit, kind: PictureKind, path: str) -> tuple[Batch, Overlay, int]:
     """(one picture as a batch, where its tokens lie on it, how many come before those)."""
-    for *_, planes in kind.read([path], kind.open(kit)[1], note):
+    for *_, planes in kind.read([path], kind.open(kit)[1]):
+        if isinstance(planes, Failed):
+            raise planes.error
         batch = kind.batch(kit, torch.from_numpy(planes.copy())[None])
         grid, places, lead = kind.places(kit)
         shown = planes.transpose(1, 2, 0) if len(planes) == 3 else planes.mean(0)
@@ -59,11 +64,13 @@ def read_picture(kit: Kit, kind: PictureKind, path: str) -> tuple[Batch, Overlay
     raise DataError(f"reading {path}", "no picture or clip", "one that can be read")
 
 
-def map_picture(kit: Kit, kind: PictureKind, path: str, **how: Any) -> AttentionMaps:
+def map_picture(
+    kit: Kit, kind: PictureKind, path: str, target: str | None, **how: Any
+) -> AttentionMaps:
     """Where heads look in a picture; drawn for the class token or all tokens, else the last."""
     batch, overlay, lead = read_picture(kit, kind, path)
     tokens = [*("class", "teacher")[:lead], *overlay.names]
-    maps = map_attention(kit, path, None, read=(batch, {"picture": tokens}), **how)
+    maps = map_attention(kit, path, target, read=(batch, {"picture": tokens}), **how)
     return replace(maps, overlay=overlay)
 
 
@@ -115,7 +122,7 @@ def probe_pictures(
 ) -> LabelProbe:
     """How well classes of pictures can be read off the mean vectors of each layer (Chen 2020)."""
     taps, seed = choose_taps(kit, layer), current().seed
-    examples = evenly([*kind.read(files, kind.open(kit)[1], note)], count)
+    examples = evenly(leave_out(kind.read(files, kind.open(kit)[1]), note), count)
     vectors: dict[str, list[Tensor]] = {tap: [] for tap in taps}
     for group in group_texts(track(examples, "reading pictures"), GROUP):
         stored: NDArray[Any] = np.stack([planes for *_, planes in group])

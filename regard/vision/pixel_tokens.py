@@ -23,7 +23,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from regard.ambient import note, track
-from regard.data.example_store import ExampleRows
+from regard.data.example_store import ExampleRows, leave_out
 from regard.data.token_store import Store, write_store
 from regard.data.windows import Examples
 from regard.decode.loop import run_search
@@ -121,10 +121,11 @@ class PixelKind(PictureKind):
         """(shape of the model, architecture that it is saved as)."""
         if init is not None:
             return self.open(init)[0].model.config, FAMILY
-        patch = 1 if own.tokens_of == "pixels" else own.patch
-        if own.size % patch or patch & (patch - 1):
+        patch, least = (1, 1) if own.tokens_of == "pixels" else (own.patch, 2)
+        if own.size % patch or patch & (patch - 1) or patch < least:
             problem = f"{own.size} × {own.size} pixels, patches of {patch}"
-            raise UsageError("cutting pictures", problem, "a power of two that divides the size")
+            expected = f"a power of two from {least} up that divides the size"
+            raise UsageError("cutting pictures", problem, expected)
         config = gpt2(own.dim, own.depth, own.heads, own.codes + 1, (own.size // patch) ** 2)
         block = replace(config.last.block, norm="rms", act="gelu_sigmoid")
         stack = replace(config.last, block=block)
@@ -156,6 +157,9 @@ class PixelKind(PictureKind):
             expected = "a model of pictures as tokens: `regard train pixels` makes one"
             raise wrong_network("reading pictures as tokens", kit, expected)
         coding = read_coding(kit.files, front.length or 0, str(kit.device))
+        if coding.start != (scored := kit.model.config.head.size):
+            fault, expected = f"{coding.start} codes", f"{scored}, as many as the model scores"
+            raise DataError("reading codes of pictures", fault, expected)
         return kit, coding.sizes, coding
 
     def learn(self, plan: RunPlan, path: Path, pixels: Any, progress: Say) -> dict[str, bytes]:
@@ -234,7 +238,7 @@ class PixelKind(PictureKind):
     def read_tokens(self, kit: Kit, files: Sequence[str]) -> Iterator[tuple[Tensor, Tensor]]:
         """Pictures (B, C, H, W) of files and their tokens (B, T), some at a time."""
         _, sizes, coding = self.open(kit)
-        for group in group_texts(self.read(files, sizes, note), SCORED):
+        for group in group_texts(leave_out(self.read(files, sizes), note), SCORED):
             pixels = torch.from_numpy(np.stack([planes for *_, planes in group])).to(kit.device)
             yield pixels, coding.encode(pixels)
 

@@ -585,3 +585,38 @@ def test_numbers_of_one_graph_in_python():
     with pytest.raises(DataError, match="nodes of a graph"):
         kit.logits(batch.inputs[..., :2], paths=batch.paths)
     assert isinstance(batch, Batch)
+
+
+def test_the_column_of_the_labels_is_kept(tmp_path, capsys):
+    """Whatever their order, and what else there is, in the file that is evaluated or predicted."""
+    rows = [f"{n % 7},{'C' * (n % 5 + 2)},{'odd' if n % 5 % 2 else 'even'}" for n in range(20)]
+    (tmp_path / "train.csv").write_text("\n".join(["mass,smiles,kind", *rows]))
+    regard.train.graph(
+        tmp_path / "train.csv", out=tmp_path / "run", shape=GraphShape(**SMALL), config=RUN
+    )
+    turned = [",".join(reversed(row.split(","))) for row in rows]
+    (tmp_path / "turned.csv").write_text("\n".join(["kind,smiles,mass", *turned]))
+    final = tmp_path / "run" / "final"
+    assert json.loads((final / "config.json").read_text())["label_column"] == "kind"
+    scores = [regard.evaluate.graph(final, tmp_path / f"{n}.csv") for n in ("train", "turned")]
+    assert scores[0].to_dict() == scores[1].to_dict()
+    (tmp_path / "other.csv").write_text("smiles,sort\nCC,even\n")
+    with pytest.raises(DataError, match="no column 'kind'"):
+        regard.evaluate.graph(final, tmp_path / "other.csv")
+    assert regard.evaluate.graph(final, tmp_path / "other.csv", label="sort").count == 1
+
+
+def test_numbers_of_nodes_are_known_by_their_columns(tmp_path):
+    first = "node,label,size,weight\na,x,1,10\nb,y,2,20\n"
+    other = "weight,node,size,label\n10,a,1,x\n20,b,2,y\n"
+    nodes = []
+    for n, text in enumerate((first, other)):
+        (tmp_path / f"{n}.csv").write_text(text)
+        nodes.append(read_graphs(tmp_path / f"{n}.csv")[0].nodes.tolist())
+    assert nodes[0] == nodes[1] == [[1, 10], [2, 20]]
+
+
+def test_two_draws_of_dropout_are_refused_for_whole_graphs(molecules, tmp_path):
+    config = replace(RUN, r_drop=1.0)
+    with pytest.raises(UsageError, match="r_drop = 1 with labels of whole graphs"):
+        regard.train.graph(molecules, out=tmp_path / "run", config=config)

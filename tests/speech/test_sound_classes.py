@@ -11,12 +11,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import regard
+from regard.data.example_store import leave_out
 from regard.data.sound import read_sound
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.model.presets import llama, whisper
+from regard.result import Failed
+from regard.speech import sound_classes
 from regard.speech.sound_classes import SOUND_RUN, SoundAugmentation
 from regard.speech.sound_files import Hearing, find_clips, read_clips
 from regard.train import SoundConfig
@@ -80,9 +83,9 @@ def test_transformers_hears_the_same(run, folder):
     for seconds in (0.3, 0.12, 0.6):  # as long, padded, cut
         path = folder.parent / "other.wav"
         soundfile.write(path, clip(700, 16000, 5, seconds), 16000)
-        values = extractor(read_sound(path)[0].numpy(), 16000, return_tensors="pt")["input_values"]
+        values = extractor(read_sound(path).numpy(), 16000, return_tensors="pt")["input_values"]
         kit, hearing, prepare = SOUND_RUN.open(run / "final")
-        ((_, _, planes),) = read_clips([str(path)], hearing, print)
+        ((_, _, planes),) = read_clips([str(path)], hearing)
         x, _ = prepare(torch.from_numpy(planes)[None])
         assert torch.allclose(x[:, 0].mT, values, atol=1e-4)
         with torch.no_grad():
@@ -159,7 +162,7 @@ def test_what_has_no_sound_is_named_and_left_out(folder, tmp_path):
     whole = (folder / "low/0.wav").read_bytes()
     (tmp_path / "a/cut.wav").write_bytes(whole[: len(whole) // 2])
     said = []
-    clips = list(read_clips([str(tmp_path)], Hearing("kaldi", 20, 30), said.append))
+    clips = list(leave_out(read_clips([str(tmp_path)], Hearing("kaldi", 20, 30)), said.append))
     assert len(clips) == 3 and all(planes.shape == (1, 20, 30) for _, _, planes in clips)
     assert all(np.isfinite(planes).all() for _, _, planes in clips)
     named = {name for name in ("silent", "empty", "broken", "cut") if f"/{name}." in " ".join(said)}
@@ -288,7 +291,7 @@ def test_transformers_wav2vec2_writes_the_same(wav2vec2, said):
     words = transformers.Wav2Vec2CTCTokenizer(folder / "vocab.json")
     found = list(SOUND_RUN.predict(regard.load(folder), [str(said)]))[:5]
     for n, (logs, _, prediction) in enumerate(found):
-        samples = read_sound(said.parent / f"{n}.wav")[0].numpy()
+        samples = read_sound(said.parent / f"{n}.wav").numpy()
         values = extractor(samples, sampling_rate=16000, return_tensors="pt").input_values
         with torch.no_grad():
             expected = model(values).logits[0]
@@ -328,3 +331,92 @@ def test_wav2vec2_is_fine_tuned(wav2vec2, said, tmp_path):
     assert tokenizer.convert_ids_to_tokens([0, 1, 2]) == ["<pad>", "a", "b"]
     assert regard.evaluate.sound(final, said, beam=2).count == 48
     train(said, tmp_path / "again", 1, shape, init=str(final), holdout=0.0)
+
+
+def test_letters_are_transcribed_with_their_times(said, tmp_path, run_regard):
+    train(said, tmp_path / "run", 150, SAY | dict(rows=16, shift=0.02, mask_seconds=0.0))
+    final, clips = tmp_path / "run/final", [str(said.parent / f"{n}.wav") for n in (2, 5)]
+    predicted = {p.text.split("/")[-1]: p.label for p in regard.predict(final, said)}
+    for path, each in zip(clips, regard.transcribe(clips, model=final), strict=True):
+        assert each.text == predicted[path.split("/")[-1]] and len(each.text) > 1
+        assert [word.word for word in each.words] == each.text.split()
+        assert all(0 <= word.start < word.end <= 0.62 for word in each.words)
+    code, _, _ = run_regard("transcribe", clips[0], "--model", final, "--out", tmp_path / "a.srt")
+    assert code == 0 and (tmp_path / "a.srt").read_text().startswith("1\n00:00:00,")
+    with pytest.raises(UsageError, match="a model that writes letters"):
+        regard.transcribe(clips[0], model=final, language="fr")
+    bad = list(regard.transcribe([tmp_path / "nowhere.wav", clips[0]], model=final))
+    assert isinstance(bad[0], Failed) and bad[1].text
+
+
+def test_windows_of_long_sound_say_what_the_whole_says(wav2vec2, monkeypatch):
+    """But for the sound at their edges; no letter is said twice or left out."""
+    _, _, folder = wav2vec2
+    kit, (_, order) = regard.load(folder), SOUND_RUN.letters(regard.load(folder))
+    monkeypatch.setattr(sound_classes, "hear", lambda x, hearing: x[None, None])
+    x = torch.randn(40000, generator=torch.Generator().manual_seed(0))
+    kit.model.encoder.blocks = torch.nn.ModuleList()  # convolutions see no further than an edge
+    whole = SOUND_RUN.listen(kit, x, order)
+    monkeypatch.setattr(sound_classes, "WINDOW", 16000)
+    parts = SOUND_RUN.listen(kit, x, order)
+    assert parts.shape == whole.shape
+    normed = kit.model.front.norms[0]  # looks at all of a window
+    assert isinstance(normed, torch.nn.GroupNorm)
+    assert (parts.argmax(-1) == whole.argmax(-1)).float().mean() > 0.9
+
+
+def test_samples_are_scaled_only_where_the_folder_asks(wav2vec2, said, tmp_path):
+    transformers, model, folder = wav2vec2
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=False).save_pretrained(folder)
+    logs, _, _ = next(SOUND_RUN.predict(regard.load(folder), [str(said)]))
+    samples = read_sound(said.parent / "0.wav")
+    with torch.no_grad():
+        expected = model(samples[None]).logits[0].log_softmax(-1)
+    assert torch.allclose(logs, expected, atol=1e-4)
+    shape = SAY | dict(mels=128, dim=128, depth=4, heads=4)
+    train(said, tmp_path / "run", 1, shape, init=str(folder), holdout=0.0)
+    assert SOUND_RUN.open(tmp_path / "run/final")[1].form == "raw"
+
+
+def test_samples_need_no_batch(wav2vec2):
+    """Nor a channel: (S), (B, S) and (B, 1, S) are read alike."""
+    kit = regard.load(wav2vec2[2])
+    x = torch.randn(3, 4000, generator=torch.Generator().manual_seed(0))
+    expected = kit.logits(x[:, None])
+    assert torch.allclose(kit.logits(x), expected, atol=1e-6)
+    assert torch.allclose(kit.logits(x[0]), expected[:1], atol=1e-5)
+    with pytest.raises(DataError, match="reading samples"):
+        kit.logits(x[None])  # three channels
+
+
+def test_presets_of_frames(folder, tmp_path):
+    with regard.settings(quiet=True):
+        data = regard.DataConfig(preset="whisper-tiny")
+        settings = regard.train.sound(folder, out=tmp_path / "a", data=data, print_config=True)
+        values = [settings.values[name] for name in ("dim", "depth", "heads", "mels", "reads")]
+        assert values == [384, 4, 6, 80, "frames"]
+        with pytest.raises(UsageError, match="whisper-tiny, whisper-base"):
+            data = regard.DataConfig(preset="nothing")
+            regard.train.sound(folder, out=tmp_path / "a", data=data, print_config=True)
+
+
+def test_what_cannot_be_heard_has_a_row(run, folder, tmp_path, run_regard):
+    whole = (folder / "low/0.wav").read_bytes()
+    for name, content in (("a", whole), ("b", b"no sound"), ("c", whole)):
+        (tmp_path / f"{name}.wav").write_bytes(content)
+    (tmp_path / "list.csv").write_text(
+        "file,label\na.wav,low\nb.wav,low\ngone.wav,low\nc.wav,low\n"
+    )
+    code, out, err = run_regard("predict", run / "final", tmp_path / "list.csv", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 3 and ["error" in row for row in rows] == [False, True, False, True]
+    assert "gone.wav, line 4 of" in rows[3]["error"] and "no such file" in rows[3]["error"]
+    assert err.count("error: reading") == 2
+    assert regard.evaluate.sound(run / "final", tmp_path / "list.csv").count == 2
+
+
+def test_whisper_says_what_it_is_for(run, folder, tmp_path):
+    config = whisper(16, 2, 2, vocab=30, mels=20, seconds=1)
+    Kit(Model.fresh(config)).save(tmp_path / "whisper")
+    with pytest.raises(UsageError, match=r"(?s)writes what is said.*transcribe"):
+        list(regard.predict(tmp_path / "whisper", folder))

@@ -81,7 +81,7 @@ def test_transformers_opens_it_and_gives_the_same_logits(run):
     path = run[0] / "other.png"
     image.save(path)
     kit, sizes, prepare = IMAGE_RUN.open(folder)
-    ((_, _, planes),) = IMAGE_RUN.read([str(path)], sizes, print)
+    ((_, _, planes),) = IMAGE_RUN.read([str(path)], sizes)
     x, share = prepare(torch.from_numpy(planes.copy())[None])
     assert torch.allclose(x, pixels, atol=1e-5) and share == 1
     assert torch.allclose(kit.logits(x), expected, atol=2e-5 * float(expected.abs().max()))

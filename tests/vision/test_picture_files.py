@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from regard.data.example_store import leave_out
 from regard.errors import DataError
 from regard.vision.picture_files import find_pictures, read_pictures
 from tests.vision.conftest import picture
@@ -17,7 +18,7 @@ from tests.vision.conftest import picture
 def read(path, sizes=(3, 12, 12)):
     """(name, class, pixels) of all, and what was said."""
     said = []
-    return list(read_pictures([str(path)], sizes, said.append)), said
+    return list(leave_out(read_pictures([str(path)], sizes), said.append)), said
 
 
 def test_every_form_gives_the_same_pixels(folder, tmp_path):
@@ -115,3 +116,13 @@ def test_a_picture_keeps_its_bytes_through_an_archive_of_jpegs(tmp_path):
     (row,), _ = read(tmp_path / "a.tar")
     expected = np.asarray(Image.open(io.BytesIO(data.getvalue())))
     assert row[1] == "green" and np.array_equal(row[2], expected.transpose(2, 0, 1))
+
+
+def test_a_list_decides_what_is_read(folder):
+    """In a folder with a list nothing is read twice; what is listed and nowhere is named."""
+    (folder / "list.csv").write_text("file,label\nred/3.png,warm\nblue/9.png,cold\nno.png,cold\n")
+    rows, said = read(folder)
+    assert [row[1] for row in rows] == ["warm", "cold"] and len(said) == 1
+    assert "no.png, line 4 of" in said[0] and "No such file" in said[0]
+    by_name = [str(folder), str(folder / "green/0.png")]
+    assert [label for _, label, _ in find_pictures(by_name)][2:] == ["green", "cold"]

@@ -132,8 +132,10 @@ def test_what_cannot_be_explained_is_refused(place, tmp_path):
         regard.look.explain(place[0] / "gpt/final", path)
     with pytest.raises(UsageError, match="no class is called 'beyond'"):
         regard.look.explain(place[0] / "vit/final", path, target="beyond")
+    with pytest.raises(UsageError, match="a target for what is no text"):
+        regard.look.attention(place[0] / "vit/final", path, target="above")
     (tmp_path / "bad.png").write_bytes(b"no")
-    with pytest.raises(DataError, match="no picture"):
+    with pytest.raises(DataError, match="bad.png"):
         regard.look.attention(place[0] / "vit/final", str(tmp_path / "bad.png"))
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -180,3 +181,22 @@ def test_what_cannot_be_is_refused(run, folder, tmp_path):
     (tmp_path / "one.png").write_bytes(b"no picture")
     with pytest.raises(DataError, match="no pictures"):
         regard.evaluate.pixels(run[0] / "run/final", tmp_path / "one.png")
+
+
+def test_a_palette_smaller_than_the_head_is_refused(run, tmp_path):
+    """Its missing colours could be drawn, and its start is another token."""
+    final = shutil.copytree(run[0] / "run/final", tmp_path / "final")
+    place = final / "preprocessor_config.json"
+    said = json.loads(place.read_text())
+    said["clusters"] = said["clusters"][:5]
+    place.write_text(json.dumps(said))
+    for verb in (regard.evaluate.pixels, regard.draw):
+        with pytest.raises(DataError, match=r"5 codes\n.*8, as many as the model scores"):
+            verb(final, run[0] / "halves.npz")
+
+
+def test_patches_of_one_pixel_are_refused_before_files_are_read(tmp_path):
+    """The folder holds no picture that can be read."""
+    (tmp_path / "0.png").write_bytes(b"no picture")
+    with pytest.raises(UsageError, match="patches of 1\n.*from 2 up"):
+        train(tmp_path, tmp_path / "run", tokens_of="patches", patch=1)
