@@ -38,6 +38,7 @@ class Cache:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.depth)]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
         self.memory: dict[int, tuple[Tensor, Tensor]] = {}  # cross-attention, once per source
+        self.biases: dict[int, Tensor] = {}  # (B, size + 1), of layers whose keys have one
         self.source: tuple[Tensor, Tensor | None, Tensor | None] | None = None  # encoder's output
         self.documents = torch.full((batch, size + 1), -1, dtype=torch.long, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
@@ -117,6 +118,12 @@ class Cache:
         held = slice(self.span)
         return keys[:, held].transpose(1, 2), values[:, held].transpose(1, 2)
 
+    def append_bias(self, layer: int, bias: Tensor) -> Tensor:
+        """Write a number to add to scores of each new key (B, T); returns all (B, span)."""
+        if layer not in self.biases:
+            self.biases[layer] = bias.new_zeros(self.batch, self.size + 1)
+        return self.biases[layer].scatter_(1, self.slots, bias)[:, : self.span]
+
     @property
     def span(self) -> int:
         """Number of slots that attention runs over."""
@@ -164,6 +171,7 @@ class Cache:
                 held[layer] = new
         self._select_sources(rows[::group] // self.group, self.batch // self.group)
         self.documents, self.lengths = self.documents[rows], self.lengths[rows]
+        self.biases = {layer: bias[rows] for layer, bias in self.biases.items()}
         self.batch, self.group = len(rows), group
 
     def _select_sources(self, kept: Tensor, count: int) -> None:
@@ -195,6 +203,7 @@ class Cache:
         twin.keys = [held.clone() for held in self.keys]
         twin.values = [held.clone() for held in self.values]
         twin.documents, twin.memory = self.documents.clone(), dict(self.memory)
+        twin.biases = {layer: bias.clone() for layer, bias in self.biases.items()}
         return twin
 
 

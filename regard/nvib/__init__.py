@@ -1,0 +1,1 @@
+"""Attention read as nonparametric Bayes."""
