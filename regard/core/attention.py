@@ -70,6 +70,7 @@ class Attention(nn.Module):
         self.fusible = config.similarity == "dot"
         self.joint: Joint | None = None  # q, k and v packed as one product (model/precision.py)
         self.kernel: Kernel | None = None  # of the machine; its answer is None where it cannot
+        self.recordable = True  # whether steps may run at fixed shapes (decode/cuda_graph.py)
         self.at = Taps("q", "k", "v", "scores", "pattern", "z", "out")
 
     def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:

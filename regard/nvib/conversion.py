@@ -35,7 +35,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.ambient import track
+from regard.ambient import note, track
 from regard.core import mask as masks
 from regard.core.attention import Attention, View, fold, unfold
 from regard.core.position import rotate
@@ -46,6 +46,7 @@ from regard.interop.side import start_id
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.model.model import Model
 from regard.nvib.config import DOING, Strength, Temperatures
+from regard.nvib.results import Site
 from regard.verbs import Files
 from regard.zoo import shipped
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 
 KINDS = ("encoder", "cross", "decoder")
 """Sites of attention: of an encoder, of a decoder to its source, and to itself."""
-TEXTS = 256  # texts or pairs that a prior is measured on
+TEXTS = 128  # texts or pairs that a prior is measured on
 TOGETHER = 16  # lines that a decoder reads as one text
 TOKENS = 512  # of a text at most
 
@@ -211,19 +212,22 @@ def find_sites(model: nn.Module) -> tuple[dict[str, Attention], dict[str, str]]:
     return sites, others
 
 
+def list_sites(model: nn.Module) -> list[Site]:
+    """Every attention, and whether it is regularised or why it cannot be."""
+    sites, others = find_sites(model)
+    plain = {n: "plain" if type(site) is Attention else "regularised" for n, site in sites.items()}
+    return [Site(*item) for item in (plain | others).items()]
+
+
 def kind_of(name: str, site: Attention) -> str:
     """One of KINDS."""
     return "cross" if site.cross else name.partition(".")[0]
 
 
 @torch.no_grad()
-def measure_priors(kit: Kit, files: Files | None = None) -> dict[str, Prior]:
-    """What each attention of a plain model reads, over text of files, or some of the box's."""
-    held, key = PRIORS.setdefault(kit.model, {}), repr(files)
-    if key in held:
-        return held[key]
-    sites, sums = find_sites(kit.model)[0], dict[str, Any]()
-    batches, real = list(calibration_batches(kit, files)), dict[str, Tensor]()
+def measure(model: Model, batches: Sequence[Batch]) -> dict[str, Prior]:
+    """What each attention of a plain model reads, over all real tokens of batches."""
+    sums, real = dict[str, Any](), dict[str, Tensor]()
 
     def listen(name: str, site: Attention) -> Any:
         side = "target" if kind_of(name, site) == "decoder" else "source"
@@ -237,7 +241,7 @@ def measure_priors(kit: Kit, files: Files | None = None) -> dict[str, Prior]:
 
         return site.register_forward_pre_hook(add, with_kwargs=True)
 
-    hooks = [listen(*item) for item in sites.items()]
+    hooks = [listen(*item) for item in find_sites(model)[0].items()]
     try:
         for batch in track(batches, "measuring the prior"):
             every = torch.ones_like(batch.ids, dtype=torch.bool)
@@ -245,12 +249,11 @@ def measure_priors(kit: Kit, files: Files | None = None) -> dict[str, Prior]:
             if batch.target is not None:
                 every = torch.ones_like(batch.inputs, dtype=torch.bool)
                 real["source"] = every if batch.source_mask is None else batch.source_mask
-            kit.model(batch)
+            model(batch)
     finally:
         for hook in hooks:
             hook.remove()
-    held[key] = {name: prior_of(total) for name, total in sums.items()}
-    return held[key]
+    return {name: prior_of(total) for name, total in sums.items()}
 
 
 def prior_of(total: Tensor) -> Prior:
@@ -355,11 +358,15 @@ def attach(kit: Kit, strength: Strength, files: Files | None = None) -> None:
         reasons = "; ".join(f"{name}: {why}" for name, why in others.items()) or "none at all"
         fix = "a Transformer whose attention is by dot products"
         raise UsageError(DOING, f"no attention that can be converted ({reasons})", fix)
+    if others and wanted:
+        note("attention that is left as it was: " + ", ".join(others))
     detach(kit.model)
     chosen = {name: site for name, site in sites.items() if kind_of(name, site) in wanted}
-    priors = measure_priors(kit, files) if chosen else {}
+    held, key = PRIORS.setdefault(kit.model, {}), repr(files)
+    if chosen and key not in held:
+        held[key] = measure(kit.model, list(calibration_batches(kit, files)))
     for name, site in chosen.items():
-        convert(site, priors[name], wanted[kind_of(name, site)])
+        convert(site, held[key][name], wanted[kind_of(name, site)])
 
 
 def convert(site: Any, prior: Prior, how: Temperatures) -> None:
@@ -381,12 +388,17 @@ def convert(site: Any, prior: Prior, how: Temperatures) -> None:
     shift = (1 - how.mu) * mean
     constant -= how.alpha * prior.spread - 0.5 * float((shift.square() / t + t.log()).sum())
     maps = [site.scale * (base[None] @ keys + key_bias).transpose(1, 2)]  # (H, K, 1)
-    maps += [keys.transpose(1, 2) @ (part[:, None] * values) for part in (prior.variance / t0, own / t)]
+    maps += [
+        keys.transpose(1, 2) @ (part[:, None] * values) for part in (prior.variance / t0, own / t)
+    ]
     offsets = [torch.full_like(value_bias[..., :1], constant), base[None] @ values + value_bias]
     offsets += [torch.zeros_like(value_bias)]
     count = 3 if how.sigma else 2
     site.__class__, site.kernel_before, site.kernel = RegularisedAttention, site.kernel, None
-    held = dict(prior=torch.cat(maps[:count], -1), offset=torch.cat(offsets[:count], -1), reading=None)
+    site.recordable = not (site.cross and (how.sigma or how.mu != 1))
+    held = dict(
+        prior=torch.cat(maps[:count], -1), offset=torch.cat(offsets[:count], -1), reading=None
+    )
     if how.sigma or how.mu != 1:
         linear, square = -how.mu * shift / t, 0.5 * (site.scale - how.mu**2 / t)
         held["reading"] = torch.stack([how.mu * s / t, s / t * shift, linear, square])
@@ -399,14 +411,14 @@ def detach(model: nn.Module) -> None:
     """Give back what attentions were."""
     for site in model.modules():
         if isinstance(site, RegularisedAttention):
-            site.kernel = site.kernel_before
+            site.kernel, site.recordable = site.kernel_before, True
             del site.kernel_before, site.prior, site.offset, site.reading
             site.__class__ = Attention  # type: ignore[assignment]
 
 
 @contextmanager
 def regularised(kit: Kit, strength: Strength, files: Files | None = None) -> Iterator[None]:
-    """Inside, a model is regularised; of strength 0 it is what it was before, regularised or not."""
+    """Inside, a model is regularised; of strength 0 it is what it was before."""
     if not any(temperatures_of(strength).values()):
         yield
         return

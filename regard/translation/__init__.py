@@ -29,6 +29,7 @@ from regard.verbs import (
     Files,
     ModelLike,
     Precision,
+    Share,
     Words,
     group_texts,
     one_or_several,
@@ -74,6 +75,8 @@ def translate(
     strict_language: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
+    nv: Share = 0.0,
+    nv_text: Files | None = None,
 ) -> Translation | TranslatedDocument | Iterator[Translation | Failed]:
     """Translate texts or a document by beam search, sentence by sentence.
 
@@ -115,6 +118,8 @@ def translate(
             not, it stays as it is and a note says so.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+        nv: how strongly its attention is regularised, from 0 to 1 (`regard.nvib.regularise`).
+        nv_text: text to measure the prior of that on (some of the box's).
 
     Example:
         >>> regard.translate("Je suis un chat.").text
@@ -166,6 +171,8 @@ def translate(
         strict=strict,
         precision=precision,
         edit=edit,
+        nv=nv,
+        nv_text=nv_text,
         memory=[memory] if isinstance(memory, str | Path) else memory or (),
     )
     groups = chain([first[:NEAR], first[NEAR:]], lines)
@@ -275,6 +282,8 @@ def open_translator(
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
+    nv: Share = 0.0,
+    nv_text: Files | None = None,
     memory: Sequence[str | Path] = (),
 ) -> Iterator[Translator | CountingTranslator]:
     """A translator, ready for so many lines; on a CPU many are shared by a process for each core.
@@ -296,8 +305,8 @@ def open_translator(
     if not isinstance(model, str | Path | Kit):
         from regard.translation.counting_translator import CountingTranslator
 
-        wishes = vars(config) | {"edit": edit, "memory": memory}
-        refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
+        wishes = vars(config) | {"edit": edit, "nv": nv, "memory": memory}
+        refused = ("explain", "edit", "nv", "memory", "must", "ban", "begin", "glossary")
         if asked := [name for name in refused if wishes[name]]:
             wrong = f"{asked[0]} by a model that counts words"
             raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
@@ -320,7 +329,7 @@ def open_translator(
         if size is not None and config.beams > size:
             note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")
             config = replace(config, beams=size)
-        with kit.edit(edit):
+        with kit.edit(edit, nv, nv_text):
             translator = Translator(kit, config, strict, memory=memory)
             with start_workers(translator, several) if several > 1 else nullcontext():
                 yield translator
