@@ -15,18 +15,7 @@ from regard.decode import results
 from regard.decode.results import ChatReply, Embedding, FilledGaps, Generation, TokenScores
 from regard.errors import DataError, UsageError
 from regard.result import Failed
-from regard.verbs import (
-    Count,
-    EditsLike,
-    Files,
-    ModelLike,
-    Natural,
-    Precision,
-    Share,
-    Texts,
-    Words,
-    verb,
-)
+from regard.verbs import Count, EditsLike, Files, ModelLike, Natural, Precision, Texts, Words, verb
 
 TOGETHER = 32  # prompts of a stream that run in one batch
 
@@ -59,7 +48,7 @@ def generate(
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
-    nv: Share = 0.0,
+    nv: verbs.Share = 0.0,
     nv_text: Files | None = None,
     watch: Callable[[str], None] | None = None,
 ) -> Generation | Iterator[Generation | Failed]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from regard.nvib.config import Strength, Temperatures
-from regard.nvib.results import Sites
-from regard.verbs import Files, ModelLike, verb
+from regard.verbs import Files, ModelLike
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-__all__ = ["Temperatures", "regularise", "restore", "sites"]
+__all__ = ["Temperatures", "regularise", "restore"]
 
 
 def regularise(model: ModelLike, strength: Strength = 0.0, *, text: Files | None = None) -> Kit:
@@ -47,20 +46,3 @@ def restore(kit: Kit) -> Kit:
 
     detach(kit.model)
     return kit
-
-
-@verb
-def sites(model: ModelLike) -> Sites:
-    """Every attention of a model: whether it is regularised, or why it cannot be.
-
-    Args:
-        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
-
-    Example:
-        >>> regard.nvib.sites(regard.nvib.regularise("fr-en", 0.3)).sites[0].state
-        'regularised'
-    """
-    from regard.loading import open_kit
-    from regard.nvib.conversion import list_sites
-
-    return Sites(list_sites(open_kit(model, text=False).model))

@@ -46,7 +46,6 @@ from regard.interop.side import start_id
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.model.model import Model
 from regard.nvib.config import DOING, Strength, Temperatures
-from regard.nvib.results import Site
 from regard.verbs import Files
 from regard.zoo import shipped
 
@@ -58,6 +57,7 @@ KINDS = ("encoder", "cross", "decoder")
 TEXTS = 128  # texts or pairs that a prior is measured on
 TOGETHER = 16  # lines that a decoder reads as one text
 TOKENS = 512  # of a text at most
+FAR = 40.0  # nats: a prior so much less likely than what is read is never seen
 
 
 # The layer --------------------------------------------------------------------------------------
@@ -212,13 +212,6 @@ def find_sites(model: nn.Module) -> tuple[dict[str, Attention], dict[str, str]]:
     return sites, others
 
 
-def list_sites(model: nn.Module) -> list[Site]:
-    """Every attention, and whether it is regularised or why it cannot be."""
-    sites, others = find_sites(model)
-    plain = {n: "plain" if type(site) is Attention else "regularised" for n, site in sites.items()}
-    return [Site(*item) for item in (plain | others).items()]
-
-
 def kind_of(name: str, site: Attention) -> str:
     """One of KINDS."""
     return "cross" if site.cross else name.partition(".")[0]
@@ -329,44 +322,40 @@ def shipped_pairs(kit: Kit) -> Iterator[tuple[str, str]]:
 # On and off -------------------------------------------------------------------------------------
 
 
-def scale_of(strength: float) -> Temperatures | None:
-    """The temperatures of a strength from 0 to 1; 0 is none."""
-    if isinstance(strength, bool) or not isinstance(strength, int | float):
-        raise UsageError(DOING, f"strength {strength!r}", "a number from 0 to 1, or Temperatures")
-    if not 0 <= strength <= 1:
-        raise UsageError(DOING, f"strength {strength!r}", "a number from 0 to 1")
-    return Temperatures(alpha=1 / strength - 1) if strength else None
-
-
-def temperatures_of(strength: Strength) -> dict[str, Temperatures | None]:
-    """The temperatures of each kind of site."""
+def sites_and_strengths(model: nn.Module, strength: Strength) -> dict[str, float | Temperatures]:
+    """The attentions that are to be converted, and how strongly."""
     several = strength if isinstance(strength, Mapping) else dict.fromkeys(KINDS, strength)
-    for kind in several:
+    for kind, how in several.items():
         check_known(kind, KINDS, DOING)
-    return {
-        kind: each if isinstance(each, Temperatures) else scale_of(each)
-        for kind, each in several.items()
-    }
+        number = isinstance(how, int | float) and not isinstance(how, bool)
+        if not isinstance(how, Temperatures) and not (number and 0 <= how <= 1):
+            wanted = "a number from 0 to 1, or Temperatures"
+            raise UsageError(DOING, f"strength {how!r}", wanted)
+    sites, others = find_sites(model)
+    if not sites and any(several.values()):
+        reasons = "; ".join(f"{name}: {why}" for name, why in others.items()) or "none at all"
+        fix = "a Transformer whose attention is by dot products"
+        raise UsageError(DOING, f"no attention that can be converted ({reasons})", fix)
+    each = {name: several.get(kind_of(name, site), 0.0) for name, site in sites.items()}
+    chosen = {name: how for name, how in each.items() if how}
+    if chosen and others:
+        note(f"attention that stays as it is: {', '.join(others)}")
+    return chosen
 
 
 @torch.no_grad()
 def attach(kit: Kit, strength: Strength, files: Files | None = None) -> None:
     """Convert the attentions of a model in place; of no strength, give it back as it was."""
-    wanted = {kind: each for kind, each in temperatures_of(strength).items() if each is not None}
-    sites, others = find_sites(kit.model)
-    if not sites:
-        reasons = "; ".join(f"{name}: {why}" for name, why in others.items()) or "none at all"
-        fix = "a Transformer whose attention is by dot products"
-        raise UsageError(DOING, f"no attention that can be converted ({reasons})", fix)
-    if others and wanted:
-        note("attention that is left as it was: " + ", ".join(others))
+    chosen = sites_and_strengths(kit.model, strength)
     detach(kit.model)
-    chosen = {name: site for name, site in sites.items() if kind_of(name, site) in wanted}
     held, key = PRIORS.setdefault(kit.model, {}), repr(files)
     if chosen and key not in held:
         held[key] = measure(kit.model, list(calibration_batches(kit, files)))
-    for name, site in chosen.items():
-        convert(site, held[key][name], wanted[kind_of(name, site)])
+    for name, how in chosen.items():
+        prior = held[key][name]
+        if not isinstance(how, Temperatures):
+            how = Temperatures(sigma=how, alpha=FAR / max(prior.spread, 1e-6))
+        convert(kit.model.get_submodule(name), prior, how)
 
 
 def convert(site: Any, prior: Prior, how: Temperatures) -> None:
@@ -419,7 +408,7 @@ def detach(model: nn.Module) -> None:
 @contextmanager
 def regularised(kit: Kit, strength: Strength, files: Files | None = None) -> Iterator[None]:
     """Inside, a model is regularised; of strength 0 it is what it was before."""
-    if not any(temperatures_of(strength).values()):
+    if strength == 0:
         yield
         return
     attach(kit, strength, files)

@@ -401,3 +401,60 @@ def test_bad_temperatures(field):
 def test_an_unknown_site_is_named(kit_of):
     with pytest.raises(UsageError, match="did you mean decoder"):
         regard.nvib.regularise(kit_of("gpt2"), {"decodr": 0.2})
+
+
+def test_what_cannot_be_converted_is_named(folder_of, tmp_path, capsys):
+    sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, head_dim=8)
+    sizes |= dict(num_key_value_heads=2, intermediate_size=32, vocab_size=50)
+    kit = regard.load(make_folder(tmp_path / "qwen3", "Qwen3ForCausalLM", "Qwen3Config", **sizes))
+    with pytest.raises(UsageError, match="decoder.blocks.1.attn: its keys are normalised"):
+        regard.nvib.regularise(kit, 0.2)
+    assert regard.nvib.regularise(kit, 0) is kit
+    kit = regard.load(folder_of("gpt2"))
+    kit.model.decoder.blocks[1].attn.fusible = False  # as of a Gaussian similarity
+    whole = torch.arange(2, 30).view(2, -1)
+    conversion.PRIORS[kit.model] = {repr(None): conversion.measure(kit.model, [Batch(whole)])}
+    regard.nvib.regularise(kit, 0.2)
+    assert "stays as it is: decoder.blocks.1.attn" in capsys.readouterr().err
+    kinds = [type(block.attn) for block in kit.model.decoder.blocks]
+    assert kinds == [RegularisedAttention, Attention]
+
+
+def test_models_without_attention_or_text_are_refused(folders):
+    for strength in (0, 0.2):
+        kit = regard.load(folders / "picture")
+        kit.tokenizer = regard.load("fr-en").tokenizer
+        if not strength:
+            assert regard.nvib.regularise(kit, strength) is kit
+            continue
+        with pytest.raises(UsageError, match="a model that reads image"):
+            regard.nvib.regularise(kit, strength)
+
+
+def test_the_translator_of_the_box_changes_and_comes_back():
+    kit = regard.load("fr-en")
+    texts = ["Je suis un chat.", "Le conseil a décidé hier de fermer la vieille école."]
+
+    def answers():
+        return [one.text for one in kit.translate(texts, beams=1, doubt=False, max_new=6)]
+
+    plain = answers()  # in one call of C, which must not serve the changed model
+    sides = {}
+    for side in ("encoder", "decoder", "cross"):
+        with kit.edit(nv={side: Temperatures(0.2, 0.0, 10.0)}):
+            sides[side] = answers()
+    assert all(found != plain for found in sides.values())
+    assert answers() == plain
+    assert len(conversion.PRIORS[kit.model]) == 1  # measured once
+
+
+@pytest.mark.parametrize("files", [None, "text"])
+def test_a_text_of_ones_own_gives_another_prior(tmp_path, files):
+    text = tmp_path / "pairs.tsv"
+    text.write_text("un\tone\ndeux\ttwo\n")
+    kit = regard.load("fr-en")
+    regard.nvib.regularise(kit, 0.1, text=text if files else None)
+    (found,) = conversion.PRIORS[kit.model].values()
+    assert torch.isfinite(found["decoder.blocks.0.cross"].variance).all()
+    short = {name: float(prior.variance.mean()) for name, prior in found.items()}
+    assert (short["encoder.blocks.0.attn"] < 0.19) == bool(files)
