@@ -8,9 +8,9 @@
 those that write a step after as many; milliseconds, medians of turns, plain and regularised.
 
 `curve` scores a model at each strength and at each point, temperatures μ,σ,α of all attention or of
-one kind, on files: sentence pairs (.tsv) by BLEU, greedily, other texts by perplexity. Beside a score stands its
-difference to the plain model's and the share of 1,000 paired bootstrap samples (Koehn 2004), of
-sentences or of windows, in which it is better.
+one kind, on files: sentence pairs (.tsv) by BLEU, greedily, other texts by perplexity. Beside a
+score stands its difference to the plain model's and the share of 1,000 paired bootstrap samples
+(Koehn 2004), of sentences or of windows, in which it is better.
 """
 
 from __future__ import annotations

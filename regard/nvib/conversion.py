@@ -108,7 +108,8 @@ class RegularisedAttention(Attention):
     def look(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
         """Average the values and that of the prior: (B, H, T, K)."""
         beams = len(q) // len(k) if len(k) else 1
-        score, value, *drift = self.ask_prior(q, ctx).split([1, *self.parts], -1)
+        told = self.ask_prior(q, ctx)
+        score, (value, *drift) = told[..., :1], told[..., 1:].split(self.width, -1)
         heard = self.at.scores.fn is not None or self.at.pattern.fn is not None
         found = None
         if not heard and not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad)):
@@ -123,7 +124,7 @@ class RegularisedAttention(Attention):
             scores = self.at.scores(torch.cat([score, scores], -1))
             weights = self.at.pattern(scores.softmax(-1))
             share, others = weights.split([1, k.shape[2]], -1)
-            z = others @ self.per_head(v) + share * value
+            z: Tensor = others @ self.per_head(v) + share * value
             return z + others.sum(-1, keepdim=True) * drift[0] if drift else z
         z, norm = (unfold(part, beams) for part in found)
         if ctx.live is not None:
@@ -131,19 +132,14 @@ class RegularisedAttention(Attention):
         z = z + drift[0] if drift else z
         return torch.lerp(z, value, torch.sigmoid(score - norm).to(z.dtype))
 
-    @property
-    def parts(self) -> list[int]:
-        """Widths of what the prior's map gives after its score."""
-        return [self.width] * (self.prior.shape[-1] // self.width)
-
     def ask_prior(self, q: Tensor, ctx: View) -> Tensor:
         """Queries (B, H, T, K) → score, value and what is added to other values (B, H, T, …)."""
         if ctx.rotation is not None:
             cos, sin = (part.transpose(1, 2) for part in ctx.rotation)
             q = rotate(q, (cos, -sin))
         asked = q.transpose(0, 1).flatten(1, 2)  # (H, B · T, K)
-        told = torch.baddbmm(self.offset, asked, self.prior)
-        return told.unflatten(1, (len(q), -1)).transpose(0, 1)
+        told: Tensor = torch.baddbmm(self.offset, asked, self.prior).unflatten(1, (len(q), -1))
+        return told.transpose(0, 1)
 
 
 def attend_with_norm(
@@ -227,10 +223,10 @@ def measure(model: Model, batches: Sequence[Batch]) -> dict[str, Prior]:
 
         def add(part: nn.Module, args: tuple[Tensor, ...], named: dict[str, Any]) -> None:
             source = named.get("source")
-            x = (args[0] if source is None else source)[real[side]].double()  # (N, P)
+            x = (args[0] if source is None else source)[real[side]].cpu().double()  # (N, P)
             energy = x.square().sum(-1) * (site.scale / 2)
             new = torch.cat([x, x.square(), energy[:, None], energy.square()[:, None]], -1)
-            sums[name] = sums.get(name, 0) + F.pad(new, (0, 1), value=1.0).sum(0)
+            sums[name] = sums.get(name, 0) + F.pad(new, (0, 1), value=1.0).sum(0)  # and the count
 
         return site.register_forward_pre_hook(add, with_kwargs=True)
 
@@ -242,7 +238,7 @@ def measure(model: Model, batches: Sequence[Batch]) -> dict[str, Prior]:
             if batch.target is not None:
                 every = torch.ones_like(batch.inputs, dtype=torch.bool)
                 real["source"] = every if batch.source_mask is None else batch.source_mask
-            model(batch)
+            model.hidden(batch)
     finally:
         for hook in hooks:
             hook.remove()
@@ -267,39 +263,29 @@ def calibration_batches(kit: Kit, files: Files | None) -> Iterator[Batch]:
         if front is not None and front.kind != "text":
             fault = f"a model that reads {front.kind}"
             raise UsageError("measuring the prior", fault, "one that reads text")
-    longest = min(TOKENS, kit.room or TOKENS)
+    paths = files if files is None or isinstance(files, list | tuple) else [files]
     if config.target is not None:
-        pairs = evenly(shipped_pairs(kit) if files is None else all_pairs(listed(files)), TEXTS)
-        sources = [tokenizer.encode(source)[:longest] for source, _ in pairs]
         begin = start_id(kit.files, kit.config)
-        rows = [
-            [begin, *tokenizer.encode(target, side="target")][:-1][:longest] for _, target in pairs
-        ]
+        pairs = evenly(shipped_pairs(kit) if paths is None else all_pairs(paths), TEXTS)
+        sources = [tokenizer.encode(source) for source, _ in pairs]
+        rows = [[begin, *tokenizer.encode(target, side="target")[:-1]] for _, target in pairs]
     else:
-        lines = (b for _, b in shipped_pairs(kit)) if files is None else read_lines(listed(files))
-        lines = (line for line in lines if line.strip())
+        lines = (text for _, text in shipped_pairs(kit)) if paths is None else read_lines(paths)
+        texts = (line for line in lines if line.strip())
         if kit.model.decoder is not None:
-            groups = iter(lambda: list(islice(lines, TOGETHER)), [])
-            texts = ["\n".join(group) for group in evenly(groups, TEXTS // TOGETHER)]
-        else:
-            texts = evenly(lines, TEXTS)
-        rows = [tokenizer.encode(text)[:longest] for text in texts]
-        sources = rows
-    kept = [n for n, row in enumerate(rows) if row and sources[n]]
-    if not kept:
+            groups = iter(lambda: list(islice(texts, TOGETHER)), [])
+            texts = ("\n".join(group) for group in evenly(groups, TEXTS // TOGETHER))
+        rows = sources = [tokenizer.encode(text) for text in evenly(texts, TEXTS)]
+    longest = min(TOKENS, kit.room or TOKENS)
+    read = [(a[:longest], b[:longest]) for a, b in zip(sources, rows, strict=True) if a and b]
+    if not read:
         raise DataError("measuring the prior", "no text", "a file with lines of text")
-    for some in like_lengths([len(rows[n]) + len(sources[n]) for n in kept], 4 * TOKENS):
-        ids, mask = pad_rows([rows[kept[n]] for n in some])
-        batch = Batch(ids, mask=mask)
-        if config.target is not None:
-            read, source_mask = pad_rows([sources[kept[n]] for n in some])
-            batch = Batch(read, ids, mask=mask, source_mask=source_mask)
-        yield batch.to(kit.device)
-
-
-def listed(files: Files) -> Sequence[Any]:
-    """One file, or several, as a list."""
-    return files if isinstance(files, list | tuple) else [files]
+    for some in like_lengths([len(a) + len(b) for a, b in read], 4 * TOKENS):
+        (source, source_mask), (ids, mask) = (
+            pad_rows(side) for side in zip(*(read[n] for n in some), strict=True)
+        )
+        paired = Batch(source, ids, mask=mask, source_mask=source_mask)
+        yield (Batch(ids, mask=mask) if config.target is None else paired).to(kit.device)
 
 
 def shipped_pairs(kit: Kit) -> Iterator[tuple[str, str]]:
@@ -308,11 +294,10 @@ def shipped_pairs(kit: Kit) -> Iterator[tuple[str, str]]:
 
     data = kit.files.get(MEMORY_FILE)
     if data is None:
-        home = shipped().get("fr-en")
-        if home is None or not (home / MEMORY_FILE).is_file():
-            fault = "no text, and none in the box"
-            raise UsageError("measuring the prior", fault, "a text", "nv_text, --nv-text FILE")
-        data = (home / MEMORY_FILE).read_bytes()
+        if "fr-en" not in shipped():
+            fault, fix = "no text, and no translator in the box that has some", "--nv-text FILE"
+            raise UsageError("measuring the prior", fault, "a text", fix)
+        data = (shipped()["fr-en"] / MEMORY_FILE).read_bytes()
     for line in data.decode().splitlines():
         columns = line.split("\t")
         if len(columns) == 5:  # word, place, origin, source, target
@@ -367,7 +352,7 @@ def convert(site: Any, prior: Prior, how: Temperatures) -> None:
 
     def weights(linear: nn.Module) -> tuple[Tensor, Tensor]:
         """(H, P, K) and bias (H, 1, K), as the map computes them, in int8 or with adapters."""
-        out = linear(probes).double().unflatten(-1, (site.groups, site.width)).transpose(0, 1)
+        out = linear(probes).cpu().double().unflatten(-1, (site.groups, site.width)).transpose(0, 1)
         out = out.repeat_interleave(site.heads // site.groups, 0)
         return out[:, 1:] - out[:, :1], out[:, :1]
 

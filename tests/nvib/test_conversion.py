@@ -293,6 +293,8 @@ def test_a_cache_changes_nothing_also_when_its_rows_are_chosen_anew(kit_of, kind
     assert torch.allclose(first, whole[:, :4], atol=atol)
     assert torch.allclose(step(batch.ids[:, 4:5], [0, 1])[:, 0], whole[:, 4], atol=atol)
     twin = cache.copy()
+    step(batch.ids[:, :1], [0, 1])
+    cache.shorten(5)
     cache.select(torch.tensor([1, 1]))
     again = step(batch.ids[1:, 5:6].expand(2, 1), [1, 1])[:, 0]
     assert torch.allclose(again, whole[1, 5].expand(2, -1), atol=atol)
@@ -438,6 +440,7 @@ def test_the_translator_of_the_box_changes_and_comes_back():
     def answers():
         return [one.text for one in kit.translate(texts, beams=1, doubt=False, max_new=6)]
 
+    kernels = [part.kernel for part in kit.model.modules() if isinstance(part, Attention)]
     plain = answers()  # in one call of C, which must not serve the changed model
     sides = {}
     for side in ("encoder", "decoder", "cross"):
@@ -445,6 +448,7 @@ def test_the_translator_of_the_box_changes_and_comes_back():
             sides[side] = answers()
     assert all(found != plain for found in sides.values())
     assert answers() == plain
+    assert kernels == [part.kernel for part in kit.model.modules() if isinstance(part, Attention)]
     assert len(conversion.PRIORS[kit.model]) == 1  # measured once
 
 
