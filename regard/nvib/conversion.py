@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 KINDS = ("encoder", "cross", "decoder")
 """Sites of attention: of an encoder, of a decoder to its source, and to itself."""
+MEMORY = "memory.tsv"  # of a translator's folder: word, place, origin, source, target
 TEXTS = 128  # texts or pairs that a prior is measured on
 TOGETHER = 16  # lines that a decoder reads as one text
 TOKENS = 512  # of a text at most
@@ -290,17 +291,15 @@ def calibration_batches(kit: Kit, files: Files | None) -> Iterator[Batch]:
 
 def shipped_pairs(kit: Kit) -> Iterator[tuple[str, str]]:
     """The sentence pairs in a translator's folder, else French and English ones of the box."""
-    from regard.translation.memory import MEMORY_FILE
-
-    data = kit.files.get(MEMORY_FILE)
+    data = kit.files.get(MEMORY)
     if data is None:
         if "fr-en" not in shipped():
             fault, fix = "no text, and no translator in the box that has some", "--nv-text FILE"
             raise UsageError("measuring the prior", fault, "a text", fix)
-        data = (shipped()["fr-en"] / MEMORY_FILE).read_bytes()
+        data = (shipped()["fr-en"] / MEMORY).read_bytes()
     for line in data.decode().splitlines():
         columns = line.split("\t")
-        if len(columns) == 5:  # word, place, origin, source, target
+        if len(columns) == 5:
             yield columns[3], columns[4]
 
 

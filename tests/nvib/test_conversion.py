@@ -292,14 +292,16 @@ def test_a_cache_changes_nothing_also_when_its_rows_are_chosen_anew(kit_of, kind
     atol = 1e-9 * float(whole.abs().max())
     assert torch.allclose(first, whole[:, :4], atol=atol)
     assert torch.allclose(step(batch.ids[:, 4:5], [0, 1])[:, 0], whole[:, 4], atol=atol)
-    twin = cache.copy()
-    step(batch.ids[:, :1], [0, 1])
-    cache.shorten(5)
-    cache.select(torch.tensor([1, 1]))
-    again = step(batch.ids[1:, 5:6].expand(2, 1), [1, 1])[:, 0]
-    assert torch.allclose(again, whole[1, 5].expand(2, -1), atol=atol)
-    cache = twin  # which has its own
+    own, twin = cache, cache.copy()
     assert torch.allclose(step(batch.ids[:, 5:6], [0, 1])[:, 0], whole[:, 5], atol=atol)
+    cache = twin  # which has its own slots, here filled with other tokens
+    step(batch.ids[:, :1], [0, 1])
+    cache = own
+    assert torch.allclose(step(batch.ids[:, 6:], [0, 1])[:, 0], whole[:, 6], atol=atol)
+    cache.shorten(6)
+    cache.select(torch.tensor([1, 1]))
+    again = step(batch.ids[1:, 6:].expand(2, 1), [1, 1])[:, 0]
+    assert torch.allclose(again, whole[1, 6].expand(2, -1), atol=atol)
 
 
 @pytest.mark.parametrize("how", HOW[:3], ids=str)
