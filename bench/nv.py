@@ -4,8 +4,9 @@
     python bench/nv.py curve MODEL FILE… [--strengths 0 0.1 0.3 1] [--lines 300] [--plot curve.png]
         [--points encoder:1,0,1 1,0.3,1e4]
 
-`cost` takes the shapes of GPT-2, BERT and Marian with drawn weights: a text of 128 tokens, and for
-those that write a step after as many; milliseconds, medians of turns, plain and regularised.
+`cost` takes the shapes of GPT-2, BERT and Marian with drawn weights: a text of 128 tokens is read,
+and where they can, 32 tokens are written after it, for one row and for four; milliseconds, medians
+of turns, plain and regularised, which take turns.
 
 `curve` scores a model at each strength and at each point, temperatures μ,σ,α of all attention or of
 one kind, on files: sentence pairs (.tsv) by BLEU, greedily, other texts by perplexity. Beside a
@@ -57,14 +58,14 @@ def drawn_ids(model: Model, rows: int, length: int) -> Batch:
 
 
 def ways_to_run(kit: Kit) -> dict[str, Callable[[], Any]]:
-    """What is timed: reading a text, and writing 64 tokens after one."""
+    """What is timed: reading a text, and writing 32 tokens after one."""
     model, batch = kit.model, drawn_ids(kit.model, 1, 128)
     ways: dict[str, Callable[[], Any]] = {"read 128": lambda: model(batch)}
     if model.decoder is not None:
         short = batch if batch.target is None else Batch(batch.inputs, batch.ids[:, :1])
-        ways["write 64"] = lambda: kit.search(short, 64)
-        five = short.tile(4)
-        ways["write 64 × 4 rows"] = lambda: kit.search(five, 64)
+        ways["write 32"] = lambda: kit.search(short, 32)
+        four = short.tile(4)
+        ways["write 32 × 4 rows"] = lambda: kit.search(four, 32)
     return ways
 
 
