@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,9 @@ from regard.model.config import FrontConfig, TextConfig
 from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
+from regard.nvib.config import Strength
 from regard.tokens.tokenizer import Side, Tokenizer
+from regard.verbs import Files
 
 if TYPE_CHECKING:
     from regard.look.activation_cache import ActivationCache
@@ -259,14 +261,24 @@ class Kit:
 
         return head_matrices(self.hooked, name, head)
 
-    def edit(self, edits: Edits | Sequence[str]) -> AbstractContextManager[None]:
+    @contextmanager
+    def edit(
+        self, edits: Edits | Sequence[str] = (), nv: Strength = 0.0, nv_text: Files | None = None
+    ) -> Iterator[None]:
         """Change activations inside the `with` block: tap name or pattern → edit, function or both.
 
         An edit is `regard.zero(head=3)` or a relative, a function takes the activation and returns
         one of its shape: `kit.edit({"blocks.9.mlp.out": lambda x: 0.5 * x})`.
         Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
+        With `nv` its attention is regularised meanwhile, as by `regard.nvib.regularise`.
         """
-        return self.hooked.editing(parse_edits(edits))
+        with ExitStack() as stack:
+            if nv:
+                from regard.nvib.conversion import regularised
+
+                stack.enter_context(regularised(self, nv, nv_text))
+            stack.enter_context(self.hooked.editing(parse_edits(edits)))
+            yield
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:
         """Keep what passes taps while texts are written inside the block, one `Captured` each."""

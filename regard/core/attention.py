@@ -70,6 +70,7 @@ class Attention(nn.Module):
         self.fusible = config.similarity == "dot"
         self.joint: Joint | None = None  # q, k and v packed as one product (model/precision.py)
         self.kernel: Kernel | None = None  # of the machine; its answer is None where it cannot
+        self.recordable = True  # whether steps may run at fixed shapes (decode/cuda_graph.py)
         self.at = Taps("q", "k", "v", "scores", "pattern", "z", "out")
 
     def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:
@@ -145,16 +146,18 @@ class Attention(nn.Module):
 
     def pattern(self, q: Tensor, k: Tensor, ctx: View) -> Tensor:
         """Attention weights (B, H, T, S): rows are non-negative and sum to one."""
+        weights = self.at.scores(self.masked_scores(q, k, ctx)).softmax(-1)
+        return weights if ctx.live is None else weights * ctx.live
+
+    def masked_scores(self, q: Tensor, k: Tensor, ctx: View) -> Tensor:
+        """Similarity of each query and key (B, H, T, S), −inf where it may not look."""
         scores = self.similarity(q, self.per_head(k), self.scale)
         mask = ctx.mask
         if ctx.causal:
             mask = masks.causal(q.shape[-2], k.shape[-2], q.device)
         if mask is not None and mask.dtype == torch.bool:
-            scores = scores.masked_fill(~mask, -torch.inf)
-        elif mask is not None:
-            scores = scores + mask
-        weights = self.at.scores(scores).softmax(-1)
-        return weights if ctx.live is None else weights * ctx.live
+            return scores.masked_fill(~mask, -torch.inf)
+        return scores if mask is None else scores + mask
 
     def per_head(self, x: Tensor) -> Tensor:
         """Give each query head its group's keys or values: (B, G, S, K) → (B, H, S, K)."""

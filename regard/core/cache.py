@@ -38,6 +38,7 @@ class Cache:
         self.keys = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(config.depth)]
         self.values = [torch.zeros_like(keys) for keys in self.keys]
         self.memory: dict[int, tuple[Tensor, Tensor]] = {}  # cross-attention, once per source
+        self.biases: dict[int, Tensor] = {}  # (B, size + 1), of layers whose keys have one
         self.source: tuple[Tensor, Tensor | None, Tensor | None] | None = None  # encoder's output
         self.documents = torch.full((batch, size + 1), -1, dtype=torch.long, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
@@ -117,6 +118,12 @@ class Cache:
         held = slice(self.span)
         return keys[:, held].transpose(1, 2), values[:, held].transpose(1, 2)
 
+    def append_bias(self, layer: int, bias: Tensor) -> Tensor:
+        """Write a number to add to scores of each new key (B, T); returns all (B, span)."""
+        if layer not in self.biases:
+            self.biases[layer] = bias.new_zeros(self.batch, self.size + 1)
+        return self.biases[layer].scatter_(1, self.slots, bias)[:, : self.span]
+
     @property
     def span(self) -> int:
         """Number of slots that attention runs over."""
@@ -164,6 +171,7 @@ class Cache:
                 held[layer] = new
         self._select_sources(rows[::group] // self.group, self.batch // self.group)
         self.documents, self.lengths = self.documents[rows], self.lengths[rows]
+        self.biases = {layer: bias[rows] for layer, bias in self.biases.items()}
         self.batch, self.group = len(rows), group
 
     def _select_sources(self, kept: Tensor, count: int) -> None:
@@ -195,6 +203,7 @@ class Cache:
         twin.keys = [held.clone() for held in self.keys]
         twin.values = [held.clone() for held in self.values]
         twin.documents, twin.memory = self.documents.clone(), dict(self.memory)
+        twin.biases = {layer: bias.clone() for layer, bias in self.biases.items()}
         return twin
 
 
@@ -227,7 +236,7 @@ class FixedCache(Cache):
         self.place_of = torch.zeros(batch, size, dtype=torch.long, device=device)  # of each slot
         self.lengths = torch.zeros(batch * width, dtype=torch.long, device=device)
         self.index = torch.zeros(width, dtype=torch.long, device=device)  # slots of newest tokens
-        self.memory = {}
+        self.memory, self.biases = {}, {}
         self.source = None
         self.packed, self.tile = False, 1
         self.reset()
@@ -296,6 +305,17 @@ class FixedCache(Cache):
         keys, values = keys[:, : self.open], values[:, : self.open]
         return keys.transpose(1, 2), values.transpose(1, 2)
 
+    def append_bias(self, layer: int, bias: Tensor) -> Tensor:
+        """Write a number to add to scores of each new key; all of them (A, span)."""
+        if layer not in self.biases:
+            self.biases[layer] = bias.new_zeros(self.batch, self.size)
+        held = self.biases[layer]
+        if self.stepping:
+            held.index_copy_(1, self.index, bias.view(self.batch, self.width))
+        else:
+            held[:, : self.open] = bias
+        return held[:, : self.open]
+
     def allow(self) -> Tensor | None:
         """A prompt's mask, or the bias (A, 1, W, span) of rows that ask together."""
         return self.bias[:, None, :, : self.open] if self.stepping else self.mask
@@ -321,6 +341,9 @@ class FixedCache(Cache):
         for own, old in ((self.keys, other.keys), (self.values, other.values)):
             for new, held in zip(own, old, strict=True):
                 new[:, : self.filled] = held[kept, : self.filled]
+        for layer, bias in other.biases.items():
+            self.biases.setdefault(layer, torch.zeros_like(self.place_of, dtype=bias.dtype))
+            self.biases[layer][:, : self.filled] = bias[kept, : self.filled]
         self.bias.copy_(other.bias.flatten(0, 1)[rows].view_as(self.bias))
         self.place_of.copy_(other.place_of[kept])
         self.lengths.copy_(other.lengths[rows])

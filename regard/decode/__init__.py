@@ -48,6 +48,8 @@ def generate(
     strict: bool | None = None,
     precision: Precision = "auto",
     edit: EditsLike = (),
+    nv: verbs.Share = 0.0,
+    nv_text: Files | None = None,
     watch: Callable[[str], None] | None = None,
 ) -> Generation | Iterator[Generation | Failed]:
     """Go on with texts: greedily, by drawing or by beam search.
@@ -81,6 +83,8 @@ def generate(
         strict: the same bits whatever is in the batch; slower.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+        nv: how strongly its attention is regularised, from 0 to 1 (`regard.nvib.regularise`).
+        nv_text: text to measure the prior of that on (some of the box's).
         watch: told of each new stretch of text as it is written.
 
     Example:
@@ -125,7 +129,7 @@ def generate(
     watch = watch if alone and not ban and not isinstance(how, BeamConfig) else None
     writer = Writer(**verbs.fields_of(Writer, locals()))
     together = 1 if alone else TOGETHER
-    return verbs.answer_texts(texts, partial(kit.edit, edit), writer.write, together)
+    return verbs.answer_texts(texts, partial(kit.edit, edit, nv, nv_text), writer.write, together)
 
 
 @verb

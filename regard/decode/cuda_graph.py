@@ -314,7 +314,7 @@ def fingerprint(model: Model) -> Hashable | None:
     parts: list[Any] = [torch.get_float32_matmul_precision()]
     for part in model.modules():
         held = vars(part)
-        if has_listener(part):
+        if has_listener(part) or not held.get("recordable", True):
             return None
         parts.append(type(part))
         parts += [value for value in held.values() if type(value) in PLAIN]

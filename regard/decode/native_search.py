@@ -102,7 +102,7 @@ class NativeNetwork:
 
     def __init__(self, model: Model, parts: list[nn.Module]) -> None:
         self.parts = [ref(part) for part in parts]  # what the model was made of
-        self.places = places_of(parts)
+        self.kinds, self.places = [*map(type, parts)], places_of(parts)
         self.alive: list[object] = []  # what the layout points to
         self.shortlist: Shortlist | None = None
         self.fits = has_plain_shape(model, parts) and all(map(is_native, parts))
@@ -122,7 +122,8 @@ class NativeNetwork:
 
     def is_made_of(self, parts: Sequence[nn.Module]) -> bool:
         """Whether a model still has the parts and weights that it had."""
-        return [part() for part in self.parts] == parts and self.places == places_of(parts)
+        same = [part() for part in self.parts] == parts and self.kinds == [*map(type, parts)]
+        return same and self.places == places_of(parts)
 
     def side(self, front: TextFront, stack: Stack) -> ctypes.Structure:
         """A front and its stack."""

@@ -15,7 +15,7 @@ from regard.evaluate import results
 from regard.history import Matrix, VectorsLike
 from regard.look.results import IndirectObjects
 from regard.result import name_of
-from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, fields_of, verb
+from regard.verbs import Count, EditsLike, File, Files, ModelLike, Precision, Share, fields_of, verb
 
 Split = Literal["train", "valid", "test"]
 QUESTION = "Question: {question}\nAnswer: {answer}"
@@ -38,6 +38,8 @@ def lm(
     speech: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
+    nv: Share = 0.0,
+    nv_text: Files | None = None,
 ) -> results.Perplexity | results.SpeechPerplexity:
     """Perplexity, bits per token and bits per byte of a text.
 
@@ -54,6 +56,8 @@ def lm(
         speech: a transcript as spoken, without fillers and restarts, and shuffled.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+        nv: how strongly its attention is regularised, from 0 to 1 (`regard.nvib.regularise`).
+        nv_text: text to measure the prior of that on (some of the box's).
 
     Example:
         >>> regard.evaluate.lm("run/final", "test.txt").perplexity
@@ -65,13 +69,13 @@ def lm(
     from regard.evaluate.perplexity import evaluate_speech, evaluate_text
     from regard.kit import Kit
 
-    opened = open_text_model(model, precision, edit)
+    opened = open_text_model(model, precision, bool(edit or nv))
     overlap = check_overlap(name_of(model), test, train, allow_overlap)
 
     def measure(file: str | Path) -> results.Perplexity:
         return evaluate_text(opened, file, length, stride, by_position)
 
-    with opened.edit(edit) if isinstance(opened, Kit) else nullcontext():
+    with opened.edit(edit, nv, nv_text) if isinstance(opened, Kit) else nullcontext():
         if speech:
             return replace(evaluate_speech(measure, test, current().seed), overlap=overlap)
         return replace(measure(test), overlap=overlap)
@@ -91,6 +95,8 @@ def translate(
     strict: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
+    nv: Share = 0.0,
+    nv_text: Files | None = None,
 ) -> results.TranslationScores:
     """BLEU and chrF of translations, with sacrebleu's signatures.
 
@@ -109,6 +115,8 @@ def translate(
         strict: the same bits whatever is in the batch; slower.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+        nv: how strongly its attention is regularised, from 0 to 1 (`regard.nvib.regularise`).
+        nv_text: text to measure the prior of that on (some of the box's).
 
     Example:
         >>> regard.evaluate.translate("fr-en", "test.tsv").bleu
@@ -565,7 +573,7 @@ def _open_decoder(model: ModelLike, precision: Precision, expected: str = "a dec
 
 
 def open_text_model(
-    model: ModelLike | NgramModel, precision: Precision = "auto", edit: EditsLike = ()
+    model: ModelLike | NgramModel, precision: Precision = "auto", edited: bool = False
 ) -> Kit | NgramModel:
     """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
     from regard.evaluate.perplexity import check_tokenizer
@@ -574,7 +582,7 @@ def open_text_model(
 
     if isinstance(model, NgramModel):
         return model
-    kinds = (NETWORK,) if edit else (NETWORK, NGRAMS)
+    kinds = (NETWORK,) if edited else (NETWORK, NGRAMS)
     if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
         return NgramModel.open(Path(model))
     kit = _open_decoder(model, precision, "a decoder, or n-grams")

@@ -24,6 +24,7 @@ from regard.verbs import (
     Files,
     ModelLike,
     Precision,
+    Share,
     Words,
     fields_of,
     group_texts,
@@ -71,6 +72,8 @@ def translate(
     strict_language: bool = False,
     precision: Precision = "auto",
     edit: EditsLike = (),
+    nv: Share = 0.0,
+    nv_text: Files | None = None,
 ) -> Translation | TranslatedDocument | Iterator[Translation | Failed]:
     """Translate texts or a document by beam search, sentence by sentence.
 
@@ -110,6 +113,8 @@ def translate(
             not, it stays as it is and a note says so.
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
+        nv: how strongly its attention is regularised, from 0 to 1 (`regard.nvib.regularise`).
+        nv_text: text to measure the prior of that on (some of the box's).
 
     Example:
         >>> regard.translate("Je suis un chat.").text
@@ -248,7 +253,7 @@ def open_translator(
     if not isinstance(model, str | Path | Kit):
         from regard.translation.counting_translator import CountingTranslator
 
-        refused = ("explain", "edit", "memory", "must", "ban", "begin", "glossary")
+        refused = ("explain", "edit", "nv", "memory", "must", "ban", "begin", "glossary")
         if asked := [name for name in refused if getattr(config, name)]:
             wrong = f"{asked[0]} by a model that counts words"
             raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
@@ -271,7 +276,7 @@ def open_translator(
         if size is not None and config.beams > size:
             note(f"{config.beams} beams, but {size} words in the vocabulary: {size} beams")
             config = replace(config, beams=size)
-        with kit.edit(config.edit):
+        with kit.edit(config.edit, config.nv, config.nv_text):
             translator = Translator(kit, config)
             with start_workers(translator, several) if several > 1 else nullcontext():
                 yield translator

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.verbs import EditsLike, Precision
+from regard.verbs import EditsLike, Files, Precision
 
 DOING = "translating"
 
@@ -55,6 +55,10 @@ class TranslateConfig:
     """Of the matrix products."""
     edit: EditsLike = ()
     """Changes of activations meanwhile."""
+    nv: float = 0.0
+    """How strongly attention is regularised (`regard.nvib.regularise`)."""
+    nv_text: Files | None = None
+    """Text to measure the prior of that on; None is some of the box's."""
 
     @property
     def keeps_whole(self) -> bool:

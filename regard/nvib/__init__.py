@@ -1,0 +1,48 @@
+"""Attention as nonparametric Bayes: pretrained models regularised without training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from regard.nvib.config import Strength, Temperatures
+from regard.verbs import Files, ModelLike
+
+if TYPE_CHECKING:
+    from regard.kit import Kit
+
+__all__ = ["Temperatures", "regularise", "restore"]
+
+
+def regularise(model: ModelLike, strength: Strength = 0.0, *, text: Files | None = None) -> Kit:
+    """Read the attention of a trained model as nonparametric Bayes, and regularise it (NVR).
+
+    Beside the vectors that an attention reads stands a prior, which every query sees: what the
+    attention reads on average. The model is changed in place until `restore`, its weights are not;
+    `with kit.edit(nv=0.3):` does so for a while, `--nv 0.3` for a command. Fehr and Henderson 2024.
+
+    Args:
+        model: a folder, a .gguf file, the name of a model in the box, or an opened Kit.
+        strength: from 0, the very same model, to 1; or `Temperatures`; or either for each of
+            encoder, cross and decoder.
+        text: files that the prior is measured on: lines, or sentence pairs for a translator (those
+            in a translator's folder, else French and English ones of the box).
+
+    Example:
+        >>> kit = regard.nvib.regularise("fr-en", 0.3)
+        >>> kit.translate("Je suis un chat.").text
+        "I'm a cat."
+    """
+    from regard.loading import open_kit
+    from regard.nvib.conversion import attach
+
+    kit = open_kit(model)
+    attach(kit, strength, text)
+    return kit
+
+
+def restore(kit: Kit) -> Kit:
+    """Give a regularised model back as it was, to the bit."""
+    from regard.nvib.conversion import detach
+
+    detach(kit.model)
+    return kit
