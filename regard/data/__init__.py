@@ -9,7 +9,7 @@ from regard.data.results import CorpusReport, FileReport
 from regard.errors import DataError
 from regard.verbs import Files, verb
 
-Kind = Literal["text", "pairs", "table", "labelled", "conll", "ctm"]
+Kind = Literal["text", "pairs", "table", "labelled", "conll"]
 
 
 @verb

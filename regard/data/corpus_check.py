@@ -13,13 +13,13 @@ from regard.data import results
 from regard.data.duplicates import SHOWN, hash_text, overlap, pair_overlap, repeated
 from regard.data.pairs import read_pairs
 from regard.data.results import FileReport, Overlap
-from regard.data.speech import find_marks, read_ctm, show_marks
+from regard.data.speech import find_marks, show_marks
 from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import find_files, read_lines
 from regard.data.treebank import read_conll
 from regard.errors import DataError, UsageError
 
-SPOKEN = ("text", "conll", "ctm")  # kinds whose fillers and restarts are marked
+SPOKEN = ("text", "conll")  # kinds whose fillers and restarts are marked
 LABELS = ("label", "labels", "class", "tag", "category")
 RATIO, SHORT = 3.0, 30  # one side more than 3 times the other, and of 30 characters or more
 MOST_LABELS = 1000
@@ -36,8 +36,6 @@ class Unit(NamedTuple):
     line: int
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
-    silence: Sequence[float] = ()
-    """Seconds before each word, where word times are known."""
 
 
 def pair_files(files: Named, targets: Named | None, option: str) -> list[Couple]:
@@ -63,7 +61,7 @@ def check_file(
         fault = f"the column {label!r} of a file of kind {kind}"
         raise UsageError(f"checking {path}", fault, "a table or a CoNLL file", "say --kind")
     odd: dict[str, array[int]] = defaultdict(lambda: array("q"))  # lines of each kind
-    hashes, places, speech = array("q"), array("q"), SpeechMarks()
+    hashes, places, speech = array("q"), array("q"), list[results.MarkedLine]()
     sides = ("source", "target") if kind == "pairs" else ("all",)
     words, labels, count = {side: Counter[int]() for side in sides}, Counter[str](), 0
     for unit in read_units(path, target, kind, label):
@@ -74,8 +72,13 @@ def check_file(
             labels.update(unit.labels)
         for name in oddities(unit):
             odd[name].append(unit.line)
-        for name in speech.add(unit) if kind in SPOKEN else ():
-            odd[name].append(unit.line)
+        if kind in SPOKEN:
+            said = unit.texts[0].split()
+            marks = find_marks(said)
+            for mark in dict.fromkeys(mark.kind for mark in marks):
+                odd[f"{mark}s"].append(unit.line)
+            if marks and len(speech) < SHOWN:
+                speech.append(results.MarkedLine(unit.line, show_marks(said, marks)))
         if any(map(str.strip, unit.texts)):
             hashes.append(hash_text("\t".join(unit.texts)))
             places.append(unit.line)
@@ -89,7 +92,7 @@ def check_file(
         for side, lengths in words.items()
     }
     named = dict(labels.most_common())
-    return FileReport(str(path), kind, count, findings, bands, named, speech.report())
+    return FileReport(str(path), kind, count, findings, bands, named, speech)
 
 
 def oddities(unit: Unit) -> Iterator[str]:
@@ -109,32 +112,6 @@ def oddities(unit: Unit) -> Iterator[str]:
             yield f"one side over {RATIO:g} times as long"
 
 
-class SpeechMarks:
-    """Fillers and restarts of a file, and the silence before them."""
-
-    def __init__(self) -> None:
-        self.marked = list[results.MarkedLine]()
-        self.silence = dict[str, list[float]]()  # seconds, and how often
-
-    def add(self, unit: Unit) -> Iterator[str]:
-        """Look at one line; which kinds of marks it has."""
-        words = unit.texts[0].split()
-        marks = find_marks(words)
-        for kind in dict.fromkeys(mark.kind for mark in marks):
-            yield f"{kind}s"
-        if marks and len(self.marked) < SHOWN:
-            self.marked.append(results.MarkedLine(unit.line, show_marks(words, marks)))
-        begins = {mark.start: f"{mark.kind}s" for mark in marks}
-        for n, seconds in enumerate(unit.silence[1:], 1):  # the first word ends no silence
-            total = self.silence.setdefault(begins.get(n, "other words"), [0.0, 0])
-            total[0], total[1] = total[0] + seconds, total[1] + 1
-
-    def report(self) -> results.Disfluencies | None:
-        """The first marked lines, and mean silences; None where nothing is marked."""
-        means = {name: total / count for name, (total, count) in self.silence.items()}
-        return results.Disfluencies(self.marked, means or None) if self.marked else None
-
-
 def guess_kind(path: Path | str) -> str:
     """What a file is, from its name and first lines."""
     name = kind_of(path)
@@ -142,8 +119,6 @@ def guess_kind(path: Path | str) -> str:
         return "table"
     if name in ("conll", "conllu", "iob", "bio"):
         return "conll"
-    if name == "ctm":
-        return "ctm"
     if name != "tsv":
         return "text"
     first = list(islice(read_lines(path), 200))
@@ -165,9 +140,6 @@ def read_units(
         yield from (Unit(n, (text,)) for n, text in enumerate(read_lines(path), 1))
     elif kind == "pairs":
         yield from (Unit(n, pair) for n, pair in enumerate(read_pairs(path, target), 1))
-    elif kind == "ctm":
-        for said in read_ctm(path):
-            yield Unit(said.line, (" ".join(said.words),), (), said.silence)
     elif kind == "conll":
         for sentence in read_conll(path, need=[label] if label else []):
             columns = sentence.columns

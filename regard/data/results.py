@@ -12,7 +12,7 @@ BAR_WIDTH = 40  # characters of the longest bar
 LABELS_SHOWN = 12
 DISFLUENT = ("fillers", "restarts")
 SPOKEN_SHARE = 0.02  # of the lines with either, from which a text is taken for speech
-UNITS = {"pairs": "pairs", "conll": "sentences", "text": "lines", "ctm": "utterances"}
+UNITS = {"pairs": "pairs", "conll": "sentences", "text": "lines"}
 
 
 class Finding(Row):
@@ -27,15 +27,6 @@ class MarkedLine(Row):
 
     line: int
     text: str
-
-
-class Disfluencies(Row):
-    """Fillers and restarts of a transcript."""
-
-    marked: list[MarkedLine]
-    """The first lines that have any."""
-    silence_before: dict[str, float] | None
-    """Mean seconds before fillers, restarts and other words; None without word times."""
 
 
 class Overlap(Row):
@@ -68,7 +59,8 @@ class FileReport(Result):
     words: dict[str, dict[str, int]]
     """For each side, how many have so many words, in bands of doubling width."""
     labels: dict[str, int]
-    speech: Disfluencies | None
+    speech: list[MarkedLine]
+    """The first lines with fillers or restarts."""
 
     def parts(self) -> Iterator[str | Grid]:
         """Findings, fillers and restarts, lengths and labels."""
@@ -81,13 +73,9 @@ class FileReport(Result):
             rows.append(("findings", "none"))
         yield Grid(self.title(), ("", ""), rows, left=2)
         most = max((self.findings[n].count for n in DISFLUENT if n in self.findings), default=0)
-        if self.speech is not None and most >= SPOKEN_SHARE * self.count:
+        if most >= SPOKEN_SHARE * self.count:
             yield "  fillers in {braces}, restarts in [brackets]"
-            yield from (f"    line {each.line:,}: {each.text}" for each in self.speech.marked)
-            silence = self.speech.silence_before or {}
-            means = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in silence.items())
-            without = "no word times: the text alone was looked at (a .ctm file has them)"
-            yield f"  mean silence before: {means}" if means else f"  {without}"
+            yield from (f"    line {each.line:,}: {each.text}" for each in self.speech)
         for side, lengths in self.words.items():
             places = [n for n in range(64) if band_name(n) in lengths]
             names = [band_name(n) for n in range(min(places), max(places) + 1)]

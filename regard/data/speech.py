@@ -1,8 +1,7 @@
 """Spontaneous speech as it is written down: fillers, restarts, and the text without them (#116).
 
 A restart is what is said again at once (`I was I was late`) or broken off (`the ho- house`);
-fillers and commas may stand between (Shriberg 1994). Marks are found by the words alone; word
-times, as in NIST's .ctm files, add the silence before each word.
+fillers and commas may stand between (Shriberg 1994). Marks are found by the words alone.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from regard.data.tabular import kind_of
 from regard.data.text_files import read_lines
 from regard.data.treebank import ConllSentence
 from regard.errors import DataError
@@ -26,7 +24,6 @@ JOINS = frozenset("and or to und oder bis et ou y o".split())  # after `pre- and
 LONGEST = 4  # words that are said again
 ENDS, DASHES = ".?!:;", "-–—"
 AROUND = ".,;:?!…()[]{}\"'«»“”‘’*=" + DASHES
-UTTERANCE = 1.0  # seconds of silence that end one
 
 
 class Mark(NamedTuple):
@@ -35,14 +32,6 @@ class Mark(NamedTuple):
     kind: str
     start: int
     stop: int
-
-
-class Utterance(NamedTuple):
-    """Words between two long silences, with the line of the first and the silence before each."""
-
-    line: int
-    words: list[str]
-    silence: list[float]
 
 
 def fold(word: str) -> str:
@@ -109,10 +98,7 @@ def versions(path: Path | str, folder: Path, seed: int) -> dict[str, str]:
 
     All three are written with one blank between words, so that nothing else differs.
     """
-    if kind_of(path) == "ctm":
-        lines = [said.words for said in read_ctm(path)]
-    else:
-        lines = [line.split() for line in read_lines(path)]
+    lines = [line.split() for line in read_lines(path)]
     rng = Random(seed)
     texts = {
         "spoken": lines,
@@ -162,27 +148,3 @@ def clean_tree(sentence: ConllSentence) -> ConllSentence:
     above_all = {n: root if head < 0 else head for n, head in hangs.items()}
     columns["head"] = ["0" if n == root else place[above_all[n]] for n in kept]
     return ConllSentence(sentence.line, columns)
-
-
-def read_ctm(path: Path | str) -> Iterator[Utterance]:
-    """Utterances of a .ctm file: recording, channel, begin, duration and word on each line."""
-    made, voice, end = Utterance(0, [], []), ("", ""), 0.0
-    for number, line in enumerate(read_lines(path), 1):
-        cells = line.split()
-        if not cells or line.startswith(";;"):
-            continue
-        try:
-            begin, length, word = float(cells[2]), float(cells[3]), cells[4]
-        except (ValueError, IndexError):
-            expected = "recording, channel, begin and duration in seconds, word"
-            raise DataError(f"reading {path}", f"{line!r} in line {number}", expected) from None
-        silence = max(0.0, begin - end)
-        if (cells[0], cells[1]) != voice or silence >= UTTERANCE:
-            if made.words:
-                yield made
-            made, voice, silence = Utterance(number, [], []), (cells[0], cells[1]), 0.0
-        made.words.append(word)
-        made.silence.append(silence)
-        end = begin + length
-    if made.words:
-        yield made

@@ -25,29 +25,6 @@ SWISS = (
     ("hälfed", "hälfe"),  # help, which wants a dative
     ("aastriiche", "laa", "lönd"),  # paint, let, which want an accusative
 )
-ENGLISH = """
-S -> NPs VPs | NPp VPp
-NPs -> Det Ns | Det Ns PP | Det Ns Rel
-NPp -> Det Np | Det Np PP | Det Np Rel
-PP -> Prep NPs | Prep NPp
-Rel -> that NPs Ts | that NPp Tp
-VPs -> Is | Ts NPs | Ts NPp | is Adj
-VPp -> Ip | Tp NPs | Tp NPp | are Adj
-Det -> the
-Ns -> key | cabinet | dog | cat | child
-Np -> keys | cabinets | dogs | cats | children
-Prep -> to | near | behind
-Is -> sleeps | waits
-Ip -> sleep | wait
-Ts -> sees | likes
-Tp -> see | like
-Adj -> old | here
-"""
-"""A verb agrees with the head of its subject, not with the noun before it; clauses inside clauses
-make the distance as long as one likes (Linzen 2016). s and p: singular and plural; I and T:
-intransitive and transitive."""
-
-
 Source = str | WordSource
 """An expression of a regular language, the grammar of another, which derives no word in two ways;
 or anything else that knows its words."""
@@ -75,7 +52,6 @@ def dyck(kinds: int) -> Language:
 
 
 EVEN = "first and last symbol agree: 01 and 10 evenly often"
-AGREEMENT = "the keys that the dog sees are here: verbs agree across other nouns"
 CROSSWISE = "NP_dat^m NP_acc^n V_dat^m V_acc^n, as in Swiss German"
 """Verbs take their objects crosswise (Shieber 1985)."""
 MAKERS: dict[str, tuple[str, str, Word | str, Source] | None] = {
@@ -88,7 +64,6 @@ MAKERS: dict[str, tuple[str, str, Word | str, Source] | None] = {
     "anbn": (FREE, "a^n b^n", "ab", Blocks("ab", (0, 0))),
     "dyck-1": None,
     "dyck-2": None,
-    "english": (FREE, AGREEMENT, "", ENGLISH),
     "palindromes": (FREE, "the same backwards", "ab", Halves(("a", "b"), True)),
     "anbncn": (SENSITIVE, "a^n b^n c^n", "abc", Blocks("abc", (0, 0, 0))),
     "anbncndn": (SENSITIVE, "a^n b^n c^n d^n", "abcd", Blocks("abcd", (0, 0, 0, 0))),

@@ -1,4 +1,4 @@
-"""Fillers, restarts, silence, and transcripts and trees without them."""
+"""Fillers and restarts, and transcripts and trees without them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import random
 
 import pytest
 
-from regard.data.corpus_check import check_file
-from regard.data.results import MarkedLine
-from regard.data.speech import clean, clean_tree, find_marks, read_ctm, show_marks
+from regard.data.speech import clean, clean_tree, find_marks, show_marks
 from regard.data.treebank import ConllSentence, heads_of
-from regard.errors import DataError
 
 
 @pytest.mark.parametrize(
@@ -94,19 +91,3 @@ def test_random_trees_keep_what_is_above():
         if "uh" in forms and set(forms) != {"uh"}:
             assert made.forms == [form for form in forms if form != "uh"]
         heads_of("x", made)  # a tree, or an error
-
-
-def test_word_times(tmp_path):
-    file = tmp_path / "talk.ctm"
-    rows = "0.0 0.2 so|0.6 0.2 um|1.2 0.1 I|1.5 0.1 I|1.6 0.3 went|5.0 0.3 home".split("|")
-    file.write_text(";; made up\n" + "".join(f"a 1 {row}\n" for row in rows))
-    first, second = read_ctm(file)
-    assert first.words == "so um I I went".split() and (second.line, second.words) == (7, ["home"])
-    assert first.silence == pytest.approx([0, 0.4, 0.4, 0.2, 0])
-    report = check_file(file)
-    assert report.count == 2 and report.speech.marked == [MarkedLine(2, "so {um} [I] I went")]
-    means = report.speech.silence_before
-    assert means == pytest.approx({"fillers": 0.4, "restarts": 0.4, "other words": 0.1})
-    file.write_text("a 1 0.0 word\n")
-    with pytest.raises(DataError, match="line 1"):
-        list(read_ctm(file))
