@@ -19,6 +19,10 @@ zoo
 core tokens
 native
 model data
+nvib/config
+nvib/bottleneck
+nvib/denoising
+nvib/autoencoder
 history
 interop decode train
 look

@@ -1,0 +1,1 @@
+"""NVIB: attention as nonparametric Bayes, with bottlenecks that count what passes."""

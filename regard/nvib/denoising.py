@@ -1,0 +1,195 @@
+"""Denoising attention: a query is a vector of the source with noise, the answer its expectation.
+
+q is read as u = q W_K, a vector of the source plus Normal(0, s), s = √K. Of points z with weights π
+the expectation is attention with scores q · k / s − |z|² / 2s + log π. Of Gaussians with means μ
+and variances σ² it is attention over μ s / (σ² + s) by how likely u is under each of them, and as
+far as what is looked at is uncertain, u itself: σ² / (σ² + s) of it. Both run in the fused kernel.
+
+`attach` puts it on attentions of any model in place, with a bottleneck before each: the object
+stays and gets another class, so that names, taps and checkpoints see the model that they know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.core import mask as masks
+from regard.core.attention import Attention, View
+from regard.core.stack import Stack
+from regard.errors import UsageError, did_you_mean
+from regard.nvib.bottleneck import Bottleneck, Reading
+from regard.nvib.config import NVIBConfig
+
+DOING = "attaching a bottleneck"
+
+
+class Denoising(Attention):
+    """Attention whose keys and values are the components of a mixture, that of the prior first."""
+
+    kind: type[Attention]
+    """What it was."""
+    bottleneck: Bottleneck | None
+    """None where the source is a packed `Reading` already (see `autoencoder.py`)."""
+
+    def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:
+        """x (B, T, D), source (B, S, D) or packed → (B, T, D)."""
+        q = self.at.q(self.q(x).unflatten(-1, (self.heads, self.width))).transpose(1, 2)
+        if self.cross and ctx.cache is not None:
+            if self.layer not in ctx.cache.memory:
+                assert source is not None
+                ctx.cache.memory[self.layer] = self.components(source, ctx)
+            k, rest = ctx.cache.memory[self.layer]
+        else:
+            read = x if source is None else source
+            if ctx.cache is not None:  # it holds what the mixture is made of: that is read anew
+                room = x.unflatten(-1, (self.groups, self.width))
+                read = ctx.cache.append(self.layer, room, room)[0].transpose(1, 2).flatten(2)
+            k, rest = self.components(read, ctx)
+        v, bias = rest[..., :-1].to(k.dtype), rest[:, :1, None, :, -1]  # (B, 1, 1, N)
+        ctx = replace(ctx, mask=self.widen(ctx, q, k) + bias, causal=False)
+        points = v.shape[-1] == self.width
+        if not points:
+            u = q @ self.of_head(self.k)  # (B, H, T, D)
+            q = torch.cat([q, u.square() / 2], -1)  # by scale and share: u² σ² / 2s(σ² + s)
+        z = self.look(q, k, v, ctx)  # (B, H, T, K), or with the shares of D after it
+        if not points:
+            own = (z[..., self.width :] * u) @ self.of_head(self.v).transpose(1, 2)
+            z = z[..., : self.width] + own
+        z = self.at.z(z.transpose(1, 2))  # (B, T, H, K)
+        return self.at.out(self.o(z.flatten(-2)))
+
+    def components(self, source: Tensor, ctx: View) -> tuple[Tensor, Tensor]:
+        """Keys (B, G, N, K) with the share of the query after them, values with share and bias."""
+        if self.bottleneck is None:
+            reading = Reading.unpack(source, self.k.in_features)
+        else:
+            reading = self.bottleneck.read(
+                self.bottleneck(source, seen(source, ctx)), 1 / self.scale
+            )
+        vectors, bias, share = reading
+        bias = bias - bias.detach().amax(-1, keepdim=True)  # softmax does not see it, bf16 does
+        k, v = (part(vectors).unflatten(-1, (self.groups, self.width)) for part in (self.k, self.v))
+        k, v = self.at.k(k).transpose(1, 2), self.at.v(v).transpose(1, 2)  # (B, G, N, K)
+        if share is None:
+            return k, torch.cat([v, bias[:, None, :, None].expand(-1, self.groups, -1, 1)], -1)
+        share, bias = (m[:, None].expand(-1, self.groups, -1, -1) for m in (share, bias[..., None]))
+        return torch.cat([k, share.to(k)], -1), torch.cat([v, share, bias], -1)
+
+    def widen(self, ctx: View, q: Tensor, k: Tensor) -> Tensor:
+        """The mask as a bias on scores (B or 1, 1, T or 1, N): the prior is seen by all."""
+        mask = masks.causal(q.shape[-2], q.shape[-2], q.device) if ctx.causal else ctx.mask
+        if mask is None:
+            return q.new_zeros(1, 1, 1, 1)
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf)
+        if self.bottleneck is not None:
+            mask = F.pad(mask, (1, 0)).repeat_interleave(k.shape[2] // (mask.shape[-1] + 1), -1)
+        return mask
+
+    def of_head(self, linear: nn.Linear) -> Tensor:
+        """The weight of a map for each head: (H, K, D)."""
+        weight = linear.merged() if hasattr(linear, "merged") else linear.weight
+        return self.per_head(weight.unflatten(0, (self.groups, self.width))[None])[0]
+
+
+def seen(x: Tensor, ctx: View) -> Tensor:
+    """Which vectors of a source (B, S, D) any query looks at: (B, S)."""
+    if ctx.mask is None:
+        return x.new_ones(x.shape[:2], dtype=torch.bool)
+    allow = ctx.mask if ctx.mask.dtype == torch.bool else ctx.mask > -torch.inf
+    allow = allow if ctx.live is None else allow & ctx.live
+    return allow.any(1).any(1).expand(x.shape[:2])
+
+
+# Putting on and taking off ------------------------------------------------------------------------
+
+
+def attach(
+    model: nn.Module, pattern: str = "*", config: NVIBConfig | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Put a bottleneck before each attention that a pattern names: (names, {skipped: why}).
+
+    A pattern such as `encoder.blocks.*`, `*.attn` or `decoder.blocks.3.cross` names an attention or
+    what holds it. Self-attentions of a stack pass their pseudo-counts on to the next one.
+    """
+    faults = unfit(model)
+    chosen = [n for n in faults if fnmatchcase(n, pattern) or fnmatchcase(n, f"{pattern}.*")]
+    if not chosen:
+        fix = did_you_mean(pattern, faults, 1, f"there are {', '.join(faults) or 'none'}")
+        raise UsageError(DOING, f"no attention named {pattern!r}", "one", fix)
+    skipped = {name: faults[name] for name in chosen if faults[name]}
+    names = [name for name in chosen if name not in skipped]
+    for name in names:
+        put_on(model, name, config or NVIBConfig())
+    return names, skipped
+
+
+def unfit(model: nn.Module) -> dict[str, str]:
+    """The attentions of a model, each with what keeps it from denoising, or with nothing."""
+    faults: dict[str, str] = {}
+    for path, stack in model.named_modules():
+        if not isinstance(stack, Stack):
+            continue
+        for name, part in stack.named_modules(prefix=path):
+            if not isinstance(part, Attention):
+                continue
+            wide = part.groups * part.width == part.q.in_features
+            why = {
+                "rotary positions: its keys are no linear maps of vectors": stack.rotary
+                and not part.cross,
+                "normalised keys: they are no linear maps of vectors": part.k_norm,
+                "no scores of dot products": not part.fusible,
+                "int8 products: load the model with precision=None": type(part.k).__name__
+                == "PackedLinear",
+                "a cache has no room for its vectors: fewer key-value heads": not wide
+                and stack.config.block.causal
+                and not part.cross,
+                "a bottleneck already": isinstance(part, Denoising),
+            }
+            faults[name] = next((text for text, holds in why.items() if holds), "")
+    return faults
+
+
+def put_on(model: nn.Module, name: str, config: NVIBConfig | None) -> None:
+    """Let one attention denoise; without a config what it reads is packed."""
+    part: Any = model.get_submodule(name)
+    part.kind, part.__class__ = type(part), Denoising
+    part.bottleneck = None
+    if config is not None:
+        like, bottleneck = part.q.weight, Bottleneck(part.k.in_features, config)
+        part.bottleneck = bottleneck.to(like.device, like.dtype).train(part.training)
+    tie(model)
+
+
+def tie(model: nn.Module) -> None:
+    """Let each self-attention of a stack know the bottleneck below it."""
+    for stack in (m for m in model.modules() if isinstance(m, Stack)):
+        parts = [getattr(block.attn, "bottleneck", None) for block in stack.blocks]
+        held = [part for part in parts if part is not None]
+        for number, part in enumerate(held):
+            part.below = tuple(held[:number][-1:])
+
+
+def detach(model: nn.Module) -> None:
+    """Take all bottlenecks off: the attentions are what they were."""
+    for part in [m for m in model.modules() if isinstance(m, Denoising)]:
+        kind = part.kind
+        del part.bottleneck, part.kind
+        part.__class__ = kind  # type: ignore[assignment]
+
+
+def bottlenecks(model: nn.Module) -> dict[str, Bottleneck]:
+    """Those of a model by name, from the input on."""
+    return {name: m for name, m in model.named_modules() if isinstance(m, Bottleneck)}
+
+
+def describe(model: nn.Module) -> dict[str, Any]:
+    """{name of an attention: settings of its bottleneck}, as config.json holds them."""
+    parts = {n: m.bottleneck for n, m in model.named_modules() if isinstance(m, Denoising)}
+    return {name: None if part is None else asdict(part.config) for name, part in parts.items()}
