@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # `__getattr__` reads these lines too: each is done when a name is first used
-    from regard import data, evaluate, formal, history, look, tokens, train, tune
+    from regard import data, evaluate, formal, history, look, nvib, tokens, train, tune
     from regard.ambient import settings
     from regard.core.similarity import attend, attention, kernel_regression
     from regard.core.tap import Tap, taps
@@ -46,7 +46,7 @@ __all__ += ["PolicyConfig", "PreferenceConfig", "RegardError", "ShapeConfig", "T
 __all__ += ["TrainConfig", "add", "attend", "attention", "build", "chat", "check", "data", "demo"]
 __all__ += ["discover", "doctor", "draw", "embed", "evaluate", "export", "fill", "formal"]
 __all__ += ["generate", "history", "info", "kernel_regression", "ladder", "load", "look", "mean"]
-__all__ += ["models", "onehot", "patch", "plan", "predict", "replay", "score", "settings"]
+__all__ += ["models", "nvib", "onehot", "patch", "plan", "predict", "replay", "score", "settings"]
 __all__ += ["taps", "tokens", "train", "transcribe", "translate", "tune", "verify", "zero"]
 
 

@@ -36,6 +36,7 @@ from regard.model.config import FrontConfig, TextConfig
 from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
+from regard.nvib import autoencoder
 from regard.tokens.tokenizer import Side, Tokenizer
 
 if TYPE_CHECKING:
@@ -435,11 +436,15 @@ class Kit:
                 fault, fix = "a model with adapters", "regard.tune.merge first"
                 raise UsageError("saving a whole model", fault, "one without", fix)
             return write_adapter(Path(folder), self.model, self.binding, base, config)
+        binding, noted = self.binding, autoencoder.note(self.model)
+        if noted:  # bottlenecks, which no family has
+            own, binding = export_config(self.model, None) | noted, None
+            config = {k: v for k, v in config.items() if k.endswith("_token_id")} | own
         config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED)}
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})
         files = self.files | (self.tokenizer.files if self.tokenizer else {})
-        tensors = export_tensors(self.model, self.binding, stored)
+        tensors = export_tensors(self.model, binding, stored)
         write_folder(Path(folder), config, tensors, files)
 
     def fresh_config(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Bound:
 Count = Annotated[int, Bound(1, MOST, "a whole number from 1 up")]
 Natural = Annotated[int, Bound(0, MOST, "a whole number from 0 up")]
 Share = Annotated[float, Bound(0, 1, "a number from 0 to 1")]
+FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 Amount = Annotated[float, Bound(0, 1e300, "a number above 0", above=True)]
 
 

@@ -121,7 +121,7 @@ def read_sources(model: Model, batch: Batch) -> Memory | None:
     paired = batch.target is not None and batch.source_documents is None
     if not (paired and model.device.type == "cpu" and isinstance(model.front, TextFront)):
         return None
-    return read_apart(model, batch) if model.stacks else None
+    return read_apart(model, batch) if type(model) is Model and model.stacks else None
 
 
 def read_apart(model: Model, batch: Batch) -> Memory:

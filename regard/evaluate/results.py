@@ -305,3 +305,40 @@ class TranscriptScores(Result):
     accuracy: float
     """Clips without an error."""
     count: int
+
+
+class KeptCount(Row):
+    """How many texts keep so many vectors."""
+
+    kept: int
+    texts: int
+
+
+class AutoencoderScores(Result):
+    """{model} on {test}."""
+
+    texts: int = shown()
+    nats_per_token: float = shown("{:,.4f}")
+    """Mean negative log-likelihood of a token, given the latents of its text."""
+    told: float = shown("{:,.4f}")
+    """How many more nats a token takes, given the latents of another text."""
+    collapsed: bool
+    """Whether that is less than a hundredth of them: the latents are not listened to."""
+    bleu: float = shown("{:,.2f}")
+    """Of texts said again."""
+    exact: float = shown("{:.1%}")
+    """Share of them that are said again without a mistake."""
+    kept: float = shown("{:,.2f}")
+    """Vectors that a text keeps, on average."""
+    kept_share: float = shown("{:.1%}")
+    kl_vectors: float = shown("{:,.4f}")
+    """Divergence of the vectors of a text from the prior, in nats (a mean over their numbers)."""
+    kl_weights: float = shown("{:,.4f}")
+    """Divergence of their weights."""
+    forward: float | None = shown("{:,.2f}", optional=True)
+    """Perplexity of its samples, by n-grams of the training texts."""
+    reverse: float | None = shown("{:,.2f}", optional=True)
+    """Perplexity of the test texts, by n-grams of its samples."""
+    reverse_of_texts: float | None = shown("{:,.2f}", optional=True)
+    """The same by n-grams of as many training texts: what samples can hope for."""
+    histogram: list[KeptCount]

@@ -71,7 +71,7 @@ class Bottleneck(nn.Module):
         self.config = config
         self.mean, self.log_variance = nn.Linear(dim, dim), nn.Linear(dim, dim)
         self.log_alpha = nn.Linear(2 * dim, 1)  # of x² and x
-        self.batches = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.batches = nn.Parameter(torch.zeros(1), requires_grad=False)
         """How many it was trained on: a parameter, so that checkpoints hold it."""
         self.at = Taps("log_alpha", "kl")
         self.below: tuple[Bottleneck, ...] = ()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import typing
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal
+from typing import Literal
 
-from regard.verbs import Bound, Count, Natural, Share, check_value
-
-Weight = Annotated[float, Bound(0, math.nextafter(math.inf, 0), "a finite number from 0 up")]
+from regard.verbs import Count, FromZero, Natural, Share, check_value
 
 
 @dataclass(frozen=True)
@@ -20,13 +17,13 @@ class NVIBConfig:
     """Pseudo-counts of the prior for each vector (Δ): 1 keeps about all, 0 as few as it can."""
     kappa: Count = 1
     """Draws of each component in training (κ)."""
-    kl_gaussian: Weight = 0.01
+    kl_gaussian: FromZero = 0.01
     """Weight of what the vectors say, in nats over the prior (λ_G)."""
-    kl_dirichlet: Weight = 1.0
+    kl_dirichlet: FromZero = 1.0
     """Weight of how many vectors there are, in nats over the prior (λ_D)."""
     anneal: Natural = 0
     """Batches until both weights are whole, from 0 in a line."""
-    threshold: Weight = 0.1
+    threshold: FromZero = 0.1
     """A vector whose pseudo-count is not larger is dropped outside training."""
     alpha_map: Literal["exp_quadratic", "exp", "relu", "one"] = "exp_quadratic"
     """Pseudo-count of a vector x: exp(w₂ x² + w₁ x + b), exp(w₁ x + b), max(0, w₁ x + b) or 1."""
@@ -34,6 +31,5 @@ class NVIBConfig:
     def __post_init__(self) -> None:
         hints = typing.get_type_hints(type(self), include_extras=True)
         for field in fields(self):
-            check_value(
-                type(self).__name__, field.name, getattr(self, field.name), hints[field.name]
-            )
+            name = field.name
+            check_value(type(self).__name__, name, getattr(self, name), hints[name])

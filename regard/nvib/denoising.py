@@ -94,7 +94,8 @@ class Denoising(Attention):
 
     def of_head(self, linear: nn.Linear) -> Tensor:
         """The weight of a map for each head: (H, K, D)."""
-        weight = linear.merged() if hasattr(linear, "merged") else linear.weight
+        merged = getattr(linear, "merged", None)  # of one with adapters
+        weight: Tensor = linear.weight if merged is None else merged()
         return self.per_head(weight.unflatten(0, (self.groups, self.width))[None])[0]
 
 

@@ -36,6 +36,8 @@ kit
 loading
 train/frozen_encoder
 train/kinds
+nvib/latent_texts
+nvib/autoencoder_runs
 tune/policy_rollouts
 tune/alignment
 train/runs
