@@ -126,7 +126,8 @@ def make_autoencoder(
     if latent.latent == "nvib":
         for number in range(len(model.decoder.blocks)):
             put_on(model, f"decoder.blocks.{number}.cross", None)
-    own.bottleneck = Bottleneck(model.config.width, config).to(model.device)
+    held = Bottleneck(model.config.width, config).train(model.training)
+    own.bottleneck = held.to(model.device)
     return own
 
 

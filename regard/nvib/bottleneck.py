@@ -82,13 +82,13 @@ class Bottleneck(nn.Module):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Means that are the vectors, small variances, pseudo-counts of 1."""
+        """Means that are the vectors, small variances, and pseudo-counts that hardly vary in draws."""
         for linear in (self.mean, self.log_variance, self.log_alpha):
             linear.weight.zero_()
             linear.bias.zero_()
         self.mean.weight.fill_diagonal_(1.0)
         self.log_variance.bias.fill_(-4.0)
-        self.log_alpha.bias.fill_(1.0 if self.config.alpha_map == "relu" else 0.0)
+        self.log_alpha.bias.fill_(20.0 if self.config.alpha_map == "relu" else math.log(20.0))
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Mixture:
         """x (B, S, D), real (B, S): False at padding, which may hold anything."""

@@ -1,0 +1,294 @@
+"""Autoencoders: the loss, folders, latents of the prior and between texts, collapse, whole runs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import regard
+from regard.errors import DataError, UsageError
+from regard.interop.families import bind
+from regard.kit import Kit
+from regard.loading import load_kit
+from regard.model import presets
+from regard.model.batch import Batch
+from regard.model.model import Memory, Model
+from regard.nvib.autoencoder import Autoencoder, LatentConfig, make_autoencoder, note
+from regard.nvib.bottleneck import kl_dirichlet, kl_gaussian
+from regard.nvib.config import NVIBConfig
+from regard.nvib.denoising import Denoising, attach, bottlenecks
+from regard.nvib.elbo import elbo
+from regard.nvib.latent_texts import measure_latents
+from regard.train.config import DataConfig, NVAEConfig, TrainConfig
+from regard.train.objectives import token_loss
+
+SOURCE = torch.randint(1, 50, (3, 7), generator=torch.Generator().manual_seed(2))
+REAL = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
+LABELS = SOURCE.masked_fill(~REAL, -100)
+BATCH = Batch(SOURCE, SOURCE.roll(1, 1), source_mask=REAL)
+TEXTS = ["a cat sat", "the dog ran away", "birds sing", "we saw a red house"] * 12
+
+
+def made(latent: str = "nvib", config: NVIBConfig | None = None, noise: float = 0.0) -> Autoencoder:
+    model = Model.fresh(presets.transformer(32, 2, 4, 50), seed=1).double()
+    chosen = LatentConfig(latent, noise, (4, 6))
+    own = make_autoencoder(model, chosen, config or NVIBConfig()).double()
+    torch.manual_seed(5)
+    for part in bottlenecks(own).values():
+        for linear in (part.mean, part.log_variance, part.log_alpha):
+            torch.nn.init.normal_(linear.weight, std=0.1)
+    return own
+
+
+# The loss -----------------------------------------------------------------------------------------
+
+
+def test_without_weights_the_loss_is_the_plain_one():
+    model = made(config=NVIBConfig(kl_gaussian=0.0, kl_dirichlet=0.0)).train()
+    torch.manual_seed(0)
+    loss = elbo(model, BATCH, LABELS)
+    torch.manual_seed(0)
+    assert torch.equal(loss.sum, token_loss(model, BATCH, LABELS).sum)
+    assert loss.figures["kl_vectors"] > 0
+
+
+def test_divergences_are_added_by_their_weights_and_depth():
+    config = NVIBConfig(delta=0.5, kl_gaussian=0.3, kl_dirichlet=2.0)
+    model = made(config=config)
+    attach(model, "encoder.blocks.1.attn", config)
+    loss, tokens = elbo(model, BATCH, LABELS), REAL.sum(-1)
+    memory = model.encode(SOURCE, REAL)  # which reads the mixtures again
+    expected = token_loss(model, BATCH, LABELS).sum
+    for depth, part in enumerate(bottlenecks(model).values(), 1):
+        nats = 0.3 * kl_gaussian(part.last) + 2.0 * kl_dirichlet(part.last, config)
+        expected = expected + depth * (tokens * nats).sum()
+    assert abs(loss.sum - expected) < 1e-9 and memory.x.shape == (3, 8, 65)
+    assert set(loss.figures) >= {"kept", "kept_encoder_1", "kept_share", "kl_weights"}
+    assert loss.figures["kept"] <= (tokens * tokens).sum()
+
+
+def test_any_split_of_a_batch_has_the_same_loss():
+    model = made()
+    whole = elbo(model, BATCH, LABELS)
+    parts = []
+    for rows in (slice(0, 1), slice(1, 3)):
+        some = BATCH.each(lambda x, rows=rows: x[rows])
+        parts.append(elbo(model, some, LABELS[rows]))
+    assert abs(whole.sum - sum(part.sum for part in parts)) < 1e-9
+    for name, value in whole.figures.items():
+        assert abs(value - sum(part.figures[name] for part in parts)) < 1e-9
+
+
+def test_weights_are_annealed_in_a_line_and_only_in_training():
+    model = made(config=NVIBConfig(anneal=4, kl_gaussian=1.0)).eval()
+    full = elbo(model, BATCH, LABELS)
+    assert full.sum > full.plain and bottlenecks(model)["bottleneck"].batches == 0
+    model.train()
+    shares = []
+    for _ in range(6):
+        torch.manual_seed(0)
+        loss = elbo(model, BATCH, LABELS)
+        shares.append(loss.sum.item() - loss.plain.item())
+    assert shares[3] == pytest.approx(shares[5]) and shares[0] == pytest.approx(shares[3] / 4)
+
+
+def test_a_batch_that_is_read_twice_counts_divergences_once():
+    model = made(config=NVIBConfig(kl_gaussian=1.0))
+    once, twice = (
+        elbo(model, BATCH, LABELS),
+        elbo(model, BATCH, LABELS, 0.0, "no", False, None, 1.0),
+    )
+    assert abs(once.sum - twice.sum) < 1e-9  # no dropout: the two readings agree
+
+
+def test_gradients_reach_every_weight():
+    model = made(config=NVIBConfig(kappa=2)).train()
+    elbo(model, BATCH, LABELS).sum.backward()
+    held = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in held.values())
+    assert held["bottleneck.log_alpha.weight"].grad.abs().sum() > 0
+    assert "bottleneck.batches" not in held
+
+
+# Latents ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("latent", "shape"),
+    [("nvib", (3, 8, 65)), ("gaussian", (3, 7, 32)), ("pooled", (3, 1, 32)), ("none", (3, 7, 32))],
+)
+def test_shapes_of_latents(latent, shape):
+    model = made(latent)
+    memory = model.encode(SOURCE, REAL)
+    assert memory.x.shape == shape and memory.real.shape == shape[:2]
+    assert model(BATCH).isfinite().all()
+    same = [model(BATCH) for _ in range(2)]
+    assert torch.equal(*same)  # nothing is drawn outside training
+    model.train()
+    drawn = [model.encode(SOURCE, REAL).x for _ in range(2)]
+    assert torch.equal(*drawn) == (latent == "none")
+
+
+def test_gaussian_latents_cost_the_mean_of_their_divergences():
+    model = made("gaussian", NVIBConfig(alpha_map="one"))
+    model.encode(SOURCE, REAL)
+    own = model.bottleneck.last
+    each = 0.5 * (own.log_variance.exp() + own.mean**2 - 1 - own.log_variance).mean(-1)
+    expected = (each * own.real).sum(-1) / own.real.sum(-1)
+    nats = model.bottleneck.divergence(own)
+    assert (nats[:, 0] - expected).abs().max() < 1e-12 and nats[:, 1].abs().max() < 1e-12
+
+
+def test_noise_deletes_tokens_in_training_alone():
+    model, seen = made("none", noise=0.5), []
+    model.encoder.at.embed.fn = lambda x: seen.append(x) or x
+    model.eval()
+    model.encode(SOURCE)
+    model.train()
+    torch.manual_seed(0)
+    short = model.encode(SOURCE)
+    assert short.real[:, 0].all() and 0 < (~short.real).sum() < 15
+    row = int((~short.real).sum(-1).argmax())
+    kept = short.real[row]
+    alone = model.eval().encode(SOURCE[row : row + 1, kept])
+    assert (short.x[row, kept] - alone.x[0]).abs().max() < 1e-12  # as if it had not been there
+
+
+def test_the_decoder_reads_what_the_last_layer_keeps():
+    model = made("none")
+    attach(model, "encoder.blocks.*")
+    with torch.no_grad():
+        for part in bottlenecks(model).values():
+            part.log_alpha.bias.fill_(-9.0)
+    assert not model.encode(SOURCE, REAL).real.any()
+    assert model(BATCH).isfinite().all()
+
+
+@pytest.mark.parametrize("latent", ["nvib", "gaussian", "pooled"])
+def test_mixing_ends_at_the_two_texts(latent):
+    model = made(latent)
+    pair = [model.encode(SOURCE[row : row + 1, REAL[row]]) for row in (0, 1)]
+    for share, expected in ((0.0, pair[0]), (1.0, pair[1])):
+        mixed = model.mix(*pair, share)
+        one, other = (model.decode(SOURCE[:1], memory) for memory in (mixed, expected))
+        assert (one - other).abs().max() < 1e-12
+    middle = model.decode(SOURCE[:1], model.mix(*pair, 0.5))
+    assert (middle - model.decode(SOURCE[:1], pair[0])).abs().max() > 1e-4
+
+
+def test_latents_of_the_prior_are_read_as_points():
+    model = made(config=NVIBConfig(delta=0.5))
+    torch.manual_seed(0)
+    memory = model.draw_memory(50)
+    sizes = memory.real.sum(-1) - 1
+    assert set(sizes.tolist()) == {4, 6} and memory.x.shape == (50, 7, 65)
+    assert (memory.x[..., 32:64] == 0).all()  # no share of the query: nothing is uncertain
+    assert made("pooled").draw_memory(5).x.shape == (5, 1, 32)
+    with pytest.raises(UsageError, match="without latents"):
+        made("none").draw_memory(1)
+
+
+# Folders ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("latent", ["nvib", "pooled", "none"])
+def test_a_folder_holds_bottlenecks(tmp_path, latent):
+    model = made(latent, NVIBConfig(delta=0.5, kappa=2), noise=0.25).float()
+    attach(model, "encoder.blocks.1", NVIBConfig(threshold=0.3))
+    Kit(model).save(tmp_path)
+    opened = load_kit(tmp_path).model
+    assert isinstance(opened, Autoencoder) and note(opened) == note(model)
+    assert torch.equal(opened(BATCH), model(BATCH))
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["nvib"]["attached"] = {"encoder.blocks.9.attn": {}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(DataError, match="nvib"):
+        load_kit(tmp_path)
+
+
+def test_a_family_with_a_bottleneck_is_a_folder_of_our_own(tmp_path):
+    kit = Kit(Model.fresh(presets.bert(32, 2, 4, 50, 16)), None, bind("BertForMaskedLM"))
+    done = regard.nvib.attach(kit, "encoder.blocks.0")
+    assert done.attentions == ["encoder.blocks.0.attn"] and done.skipped == []
+    kit.save(tmp_path)
+    assert "encoder.blocks.0.attn.bottleneck.mean.weight" in load_file(
+        tmp_path / "model.safetensors"
+    )
+    assert isinstance(load_kit(tmp_path).model.encoder.blocks[0].attn, Denoising)
+    regard.nvib.detach(kit)
+    assert not bottlenecks(kit.model)
+
+
+# Whole runs ---------------------------------------------------------------------------------------
+
+
+def run(tmp_path, steps=4, **shape):
+    text = tmp_path / "texts.txt"
+    text.write_text("\n".join(TEXTS) + "\n")
+    sizes = {"dim": 32, "depth": 1, "heads": 2} | shape
+    train = {
+        "steps": steps,
+        "eval_every": steps // 2,
+        "save_every": steps,
+        "log_every": 1,
+        "batch_tokens": 200,
+    }
+    return regard.train.nvae(
+        text,
+        out=tmp_path / "run",
+        config=TrainConfig(**train, lr=3e-3, warm_up=1),
+        shape=NVAEConfig(**sizes),
+        data=DataConfig(tokens="chars"),
+    )
+
+
+def test_a_run_counts_kept_vectors_and_opens_again(tmp_path):
+    done = run(tmp_path, nvib_layers=1, delta=0.5)
+    line = done.metrics[-1]
+    assert {"valid_kept", "valid_kept_encoder_0", "valid_kl_weights"} <= set(line)
+    again = done.kit
+    assert isinstance(again.model, Autoencoder) and again.model.latent.lengths[-1] == 19
+    assert bottlenecks(again.model)["bottleneck"].batches.item() == 4
+    said = regard.nvib.reconstruct(again, "a cat sat\nbirds sing").texts
+    assert [row.of for row in said] == [10, 11] and all(row.kept <= row.of for row in said)
+    drawn = [regard.nvib.sample(again, count=3) for _ in range(2)]
+    assert drawn[0].texts == drawn[1].texts and len(drawn[0].texts) == 3
+    steps = regard.nvib.interpolate(again, "a cat sat", "birds sing", steps=2).steps
+    assert [round(step.share, 2) for step in steps] == [0, 0.33, 0.67, 1]
+    assert [steps[0].text, steps[-1].text] == [row.said for row in said]
+
+
+def test_collapse_is_found_and_told(tmp_path, capsys):
+    """Where all that passes is paid for a thousand times, nothing does."""
+    done = run(tmp_path, kl_gaussian=1e3, kl_dirichlet=1e3)
+    kit = done.kit
+    told = measure_latents(kit, TEXTS[:8])
+    assert (
+        told.collapsed
+        and "posterior collapse" in (tmp_path / "run/log.txt").read_text() + capsys.readouterr().err
+    )
+
+
+def test_a_decoder_that_listens_is_no_collapse(tmp_path):
+    kit = run(tmp_path, steps=120, kl_gaussian=0.0, kl_dirichlet=0.0).kit
+    told = measure_latents(kit, TEXTS[:8])
+    assert not told.collapsed and told.other > told.nats + 0.1
+
+
+def test_other_models_have_no_latents(tmp_path):
+    kit = Kit(Model.fresh(presets.transformer(32, 1, 2, 50)))
+    with pytest.raises(UsageError, match="an autoencoder"):
+        measure_latents(kit, TEXTS[:2])
+    with pytest.raises(UsageError, match="encoder-decoder"):
+        make_autoencoder(Model.fresh(presets.bert(32, 1, 2, 50, 16)), LatentConfig("none"))
+
+
+def test_memory_is_what_a_mixture_packs():
+    model = made()
+    memory = model.encode(SOURCE, REAL)
+    assert isinstance(memory, Memory) and torch.equal(
+        memory.real[:, 1:], memory.x[:, 1:, -1].isfinite()
+    )
