@@ -82,7 +82,7 @@ class Bottleneck(nn.Module):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Means that are the vectors, small variances, and pseudo-counts that hardly vary in draws."""
+        """Means that are the vectors, small variances, pseudo-counts that hardly vary in draws."""
         for linear in (self.mean, self.log_variance, self.log_alpha):
             linear.weight.zero_()
             linear.bias.zero_()

@@ -140,6 +140,21 @@ CASES = [
     Case(
         "train-encoder-picture", f"train seq2seq {{pairs}} --encoder {{vit}} --out {{out}} {SMALL}"
     ),
+    Case("train-nvae", f"train nvae {{text}} --out {{out}} {SMALL} {OFTEN}", tolerance=TRAINED),
+    Case("train-nvae-bad-delta", "train nvae {text} --out {out} --delta 2"),
+    Case(
+        "eval-nvae",
+        "evaluate nvae {nvae}/final {test} --train {text} --samples 9",
+        ignore=("told", "bleu", "forward", "reverse"),  # of texts that a step of rounding changes
+        tolerance=TRAINED,
+    ),
+    Case("eval-nvae-other", "evaluate nvae {t5} {test}"),
+    Case("nvib-reconstruct", "nvib reconstruct {nvae} 'the cat sat'"),
+    Case("nvib-reconstruct-empty", "nvib reconstruct {nvae} ' '"),
+    Case("nvib-sample", "nvib sample {nvae} --count 2 --temperature 0.01"),
+    Case("nvib-sample-other", "nvib sample {gpt2}"),
+    Case("nvib-interpolate", "nvib interpolate {nvae} 'the cat sat' 'a dog runs' --steps 1"),
+    Case("nvib-interpolate-bad-steps", "nvib interpolate {nvae} a b --steps 0"),
     Case("train-image", f"train image {{pictures}} --out {{out}} {SEE}", tolerance=TRAINED),
     Case(
         "train-image-bad-patch", f"train image {{pictures}} --out {{out}} {SEE.replace('8', '5')}"
