@@ -44,14 +44,14 @@ class Denoising(Attention):
             if self.layer not in ctx.cache.memory:
                 assert source is not None
                 ctx.cache.memory[self.layer] = self.components(source, ctx)
-            k, rest = ctx.cache.memory[self.layer]
+            k, v = ctx.cache.memory[self.layer]
         else:
             read = x if source is None else source
             if ctx.cache is not None:  # it holds what the mixture is made of: that is read anew
                 room = x.unflatten(-1, (self.groups, self.width))
                 read = ctx.cache.append(self.layer, room, room)[0].transpose(1, 2).flatten(2)
-            k, rest = self.components(read, ctx)
-        v, bias = rest[..., :-1].to(k.dtype), rest[:, :1, None, :, -1]  # (B, 1, 1, N)
+            k, v = self.components(read, ctx)
+        bias, k, v = k[:, :1, None, :, -1], k[..., :-1].to(q.dtype), v[..., :-1].to(q.dtype)
         ctx = replace(ctx, mask=self.widen(ctx, q, k) + bias, causal=False)
         points = v.shape[-1] == self.width
         if not points:
@@ -65,7 +65,7 @@ class Denoising(Attention):
         return self.at.out(self.o(z.flatten(-2)))
 
     def components(self, source: Tensor, ctx: View) -> tuple[Tensor, Tensor]:
-        """Keys (B, G, N, K) with the share of the query after them, values with share and bias."""
+        """Keys and values (B, G, N, K), each with the share of the query and the bias after them."""
         if self.bottleneck is None:
             reading = Reading.unpack(source, self.k.in_features)
         else:
@@ -76,10 +76,9 @@ class Denoising(Attention):
         bias = bias - bias.detach().amax(-1, keepdim=True)  # softmax does not see it, bf16 does
         k, v = (part(vectors).unflatten(-1, (self.groups, self.width)) for part in (self.k, self.v))
         k, v = self.at.k(k).transpose(1, 2), self.at.v(v).transpose(1, 2)  # (B, G, N, K)
-        if share is None:
-            return k, torch.cat([v, bias[:, None, :, None].expand(-1, self.groups, -1, 1)], -1)
-        share, bias = (m[:, None].expand(-1, self.groups, -1, -1) for m in (share, bias[..., None]))
-        return torch.cat([k, share.to(k)], -1), torch.cat([v, share, bias], -1)
+        more = [bias[..., None]] if share is None else [share, bias[..., None]]
+        more = [part[:, None].expand(-1, self.groups, -1, -1) for part in more]
+        return torch.cat([k, *more], -1), torch.cat([v, *more], -1)
 
     def widen(self, ctx: View, q: Tensor, k: Tensor) -> Tensor:
         """The mask as a bias on scores (B or 1, 1, T or 1, N): the prior is seen by all."""

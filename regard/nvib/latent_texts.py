@@ -148,22 +148,25 @@ def score_autoencoder(
     told = measure_latents(kit, texts)
     said = list(track(say_again(kit, texts), "saying texts again", len(texts)))
     kept = Counter(row.kept for row in said)
-    judged: tuple[float | None, ...] = (None, None, None)
+    forward = reverse = fair = None
     if train is not None:
         drawn = [row.text or " " for row in draw_texts(kit, samples, temperature)]
-        judged = judge_samples(drawn, texts, list(islice(read_lines(train), 10**6)))
+        forward, reverse, fair = judge_samples(drawn, texts, [*islice(read_lines(train), 10**6)])
     return AutoencoderScores(
-        len(texts),
-        told.nats,
-        told.other - told.nats,
-        told.collapsed,
-        bleu_chrf([row.said for row in said], texts).bleu,
-        sum(row.said == row.text for row in said) / len(said),
-        sum(row.kept for row in said) / len(said),
-        sum(row.kept for row in said) / sum(row.of for row in said),
-        *told.kl,
-        *judged,
-        [KeptCount(*pair) for pair in sorted(kept.items())],
+        texts=len(texts),
+        nats_per_token=told.nats,
+        told=told.other - told.nats,
+        collapsed=told.collapsed,
+        bleu=bleu_chrf([row.said for row in said], texts).bleu,
+        exact=sum(row.said == row.text for row in said) / len(said),
+        kept=sum(row.kept for row in said) / len(said),
+        kept_share=sum(row.kept for row in said) / sum(row.of for row in said),
+        kl_vectors=told.kl[0],
+        kl_weights=told.kl[1],
+        forward=forward,
+        reverse=reverse,
+        reverse_of_texts=fair,
+        histogram=[KeptCount(*pair) for pair in sorted(kept.items())],
     )
 
 

@@ -272,8 +272,12 @@ def test_collapse_is_found_and_told(tmp_path, capsys):
     )
 
 
-def test_a_decoder_that_listens_is_no_collapse(tmp_path):
-    kit = run(tmp_path, steps=120, kl_gaussian=0.0, kl_dirichlet=0.0).kit
+@pytest.mark.parametrize("latent", ["nvib", "gaussian"])
+def test_texts_are_said_again_alone_and_together(tmp_path, latent):
+    kit = run(tmp_path, steps=120, latent=latent, kl_gaussian=0.0, kl_dirichlet=0.0).kit
+    alone = [regard.nvib.reconstruct(kit, text).texts[0].said for text in TEXTS[:4]]
+    assert [row.said for row in regard.nvib.reconstruct(kit, "\n".join(TEXTS[:4])).texts] == alone
+    assert len({*alone}) > 2 and len({len(text) for text in alone}) > 2
     told = measure_latents(kit, TEXTS[:8])
     assert not told.collapsed and told.other > told.nats + 0.1
 
