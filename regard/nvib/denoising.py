@@ -65,7 +65,7 @@ class Denoising(Attention):
         return self.at.out(self.o(z.flatten(-2)))
 
     def components(self, source: Tensor, ctx: View) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, G, N, K), each with the share of the query and the bias after them."""
+        """Keys and values (B, G, N, K), each with the share of the query and the bias after it."""
         if self.bottleneck is None:
             reading = Reading.unpack(source, self.k.in_features)
         else:
