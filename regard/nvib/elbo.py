@@ -28,7 +28,8 @@ def elbo(model: Model, batch: Batch, labels: Tensor, *how: Any) -> Loss:
         assert mixture is not None
         share = 1.0
         if model.training:
-            part.batches.add_(1)
+            with torch.no_grad():
+                part.batches.add_(1)
             share = min(1.0, part.batches.item() / max(config.anneal, 1))
         nats = part.divergence(mixture)  # (B, 2), or more rows where the batch was read twice
         kept = mixture.kept(config.threshold)[:, 1:].sum(-1)

@@ -225,7 +225,7 @@ def test_a_family_with_a_bottleneck_is_a_folder_of_our_own(tmp_path):
 # Whole runs ---------------------------------------------------------------------------------------
 
 
-def run(tmp_path, steps=4, **shape):
+def run(tmp_path, steps=4, out="run", **shape):
     text = tmp_path / "texts.txt"
     text.write_text("\n".join(TEXTS) + "\n")
     sizes = {"dim": 32, "depth": 1, "heads": 2} | shape
@@ -238,8 +238,8 @@ def run(tmp_path, steps=4, **shape):
     }
     return regard.train.nvae(
         text,
-        out=tmp_path / "run",
-        config=TrainConfig(**train, lr=3e-3, warm_up=1),
+        out=tmp_path / out,
+        config=TrainConfig(**train, lr=3e-3, warm_up=1, schedule="constant"),
         shape=NVAEConfig(**sizes),
         data=DataConfig(tokens="chars"),
     )
@@ -259,6 +259,30 @@ def test_a_run_counts_kept_vectors_and_opens_again(tmp_path):
     steps = regard.nvib.interpolate(again, "a cat sat", "birds sing", steps=2).steps
     assert [round(step.share, 2) for step in steps] == [0, 0.33, 0.67, 1]
     assert [steps[0].text, steps[-1].text] == [row.said for row in said]
+
+
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path):
+    """The state of annealing too is in the checkpoint."""
+    whole = run(tmp_path, steps=6, anneal=5, nvib_layers=1)
+    half = run(tmp_path, steps=2, anneal=5, nvib_layers=1, out="half")
+    after = regard.train.nvae(
+        resume=half.out, config=TrainConfig(steps=6, eval_every=3, save_every=6)
+    )
+    assert after.last_weights == whole.last_weights and after.steps == 6
+    onward = regard.train.nvae(  # with the model as a beginning
+        tmp_path / "texts.txt",
+        out=tmp_path / "onward",
+        config=TrainConfig(steps=1, batch_tokens=200),
+        data=DataConfig(init=str(after.path)),
+    )
+    assert bottlenecks(onward.kit.model)["bottleneck"].batches.item() == 7
+    with pytest.raises(UsageError, match="delta = 0.5"):
+        regard.train.nvae(
+            tmp_path / "texts.txt",
+            out=tmp_path / "other",
+            shape=NVAEConfig(delta=0.5),
+            data=DataConfig(init=str(after.path)),
+        )
 
 
 def test_collapse_is_found_and_told(tmp_path, capsys):
