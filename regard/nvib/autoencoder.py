@@ -134,7 +134,7 @@ def make_autoencoder(
 def note(model: Model) -> dict[str, Any]:
     """What was put on a model, as config.json holds it; empty for an ordinary one."""
     noted: dict[str, Any] = {}
-    if attached := {name: config for name, config in describe(model).items() if config}:
+    if attached := describe(model):
         noted["attached"] = attached
     if isinstance(model, Autoencoder):
         held = model.bottleneck

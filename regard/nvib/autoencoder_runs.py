@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from regard.ambient import note
-from regard.data.results import Overlap
 from regard.data.text_files import find_files
 from regard.data.token_store import Store, pair_store
 from regard.errors import DataError
@@ -37,6 +36,7 @@ class NVAE(Seq2Seq):
     name, form, rows = "nvae", "seq2seq", "texts"
     model = "the folder `final` of `regard train nvae`"
     config = NVAEConfig
+    texts, leaks = TextKind.texts, TextKind.leaks  # of lines
 
     def decide(self, settings: RunSettings) -> None:
         """Whoever begins with a model takes its bottleneck too."""
@@ -49,14 +49,6 @@ class NVAE(Seq2Seq):
     ) -> Store:
         """Each line as a pair of itself."""
         return pair_store(path, [(file, file) for file in find_files(files)], tokenizer, tell)
-
-    def texts(self, plan: RunPlan) -> Iterator[str]:
-        """The lines."""
-        return TextKind.texts(self, plan)
-
-    def leaks(self, plan: RunPlan) -> tuple[str, Overlap]:
-        """Lines."""
-        return TextKind.leaks(self, plan)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """Of an encoder-decoder; no family has a bottleneck."""

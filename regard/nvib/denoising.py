@@ -23,10 +23,13 @@ from regard.core import mask as masks
 from regard.core.attention import Attention, View
 from regard.core.stack import Stack
 from regard.errors import UsageError, did_you_mean
+from regard.model.precision import PackedLinear
 from regard.nvib.bottleneck import Bottleneck, Reading
 from regard.nvib.config import NVIBConfig
 
 DOING = "attaching a bottleneck"
+LINEAR = "its keys are no linear maps of vectors"
+ROOM = "fewer key-value heads: its cache has no room for vectors"
 
 
 class Denoising(Attention):
@@ -139,20 +142,16 @@ def unfit(model: nn.Module) -> dict[str, str]:
         for name, part in stack.named_modules(prefix=path):
             if not isinstance(part, Attention):
                 continue
-            wide = part.groups * part.width == part.q.in_features
-            why = {
-                "rotary positions: its keys are no linear maps of vectors": stack.rotary
-                and not part.cross,
-                "normalised keys: they are no linear maps of vectors": part.k_norm,
-                "no scores of dot products": not part.fusible,
-                "int8 products: load the model with precision=None": type(part.k).__name__
-                == "PackedLinear",
-                "a cache has no room for its vectors: fewer key-value heads": not wide
-                and stack.config.block.causal
-                and not part.cross,
-                "a bottleneck already": isinstance(part, Denoising),
-            }
-            faults[name] = next((text for text, holds in why.items() if holds), "")
+            narrow = part.groups * part.width != part.q.in_features
+            reasons = (
+                (isinstance(part, Denoising), "a bottleneck already"),
+                (not part.fusible, "no scores of dot products"),
+                (stack.rotary and not part.cross, f"rotary positions: {LINEAR}"),
+                (part.k_norm, f"normalised keys: {LINEAR}"),
+                (narrow and stack.config.block.causal and not part.cross, ROOM),
+                (isinstance(part.k, PackedLinear), "int8 products: open it in fp32"),
+            )
+            faults[name] = next((text for holds, text in reasons if holds), "")
     return faults
 
 
@@ -178,10 +177,11 @@ def tie(model: nn.Module) -> None:
 
 def detach(model: nn.Module) -> None:
     """Take all bottlenecks off: the attentions are what they were."""
-    for part in [m for m in model.modules() if isinstance(m, Denoising)]:
+    for name in describe(model):
+        part: Any = model.get_submodule(name)
         kind = part.kind
         del part.bottleneck, part.kind
-        part.__class__ = kind  # type: ignore[assignment]
+        part.__class__ = kind
 
 
 def bottlenecks(model: nn.Module) -> dict[str, Bottleneck]:
@@ -192,4 +192,4 @@ def bottlenecks(model: nn.Module) -> dict[str, Bottleneck]:
 def describe(model: nn.Module) -> dict[str, Any]:
     """{name of an attention: settings of its bottleneck}, as config.json holds them."""
     parts = {n: m.bottleneck for n, m in model.named_modules() if isinstance(m, Denoising)}
-    return {name: None if part is None else asdict(part.config) for name, part in parts.items()}
+    return {name: asdict(part.config) for name, part in parts.items() if part is not None}

@@ -19,7 +19,7 @@ REFERENCE = set(
         r"^::: regard\.([\w.]+)$", "".join(p.read_text() for p in DOCS.glob("api/*.md")), re.M
     )
 )
-ROOMS = {"data", "evaluate", "formal", "history", "look", "tokens", "train", "tune"}
+ROOMS = {"data", "evaluate", "formal", "history", "look", "nvib", "tokens", "train", "tune"}
 
 
 def pages(menu):
