@@ -18,7 +18,7 @@ PANELS = {
     "Judge": ("evaluate", "check"),
     "Look inside": ("look",),
     "Before attention": ("history",),
-    "Structure": ("discover", "formal", "nvib"),
+    "Structure": ("discover", "formal"),
     "House": ("info", "models", "plan", "data", "doctor", "demo"),
 }
 """Commands and groups, as the help shows them."""
@@ -32,7 +32,6 @@ GROUPS = {
     "evaluate": "lm translate nvae classify tag regress image pixels sound graph winograd blimp "
     "fewshot ioi analogies similarity",
     "formal": "make test draw list learn",
-    "nvib": "reconstruct sample interpolate",
     "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",
 }

@@ -61,9 +61,6 @@ def reconstruct(model: ModelLike, text: Text) -> results.Reconstructions:
 
     Example:
         >>> regard.nvib.reconstruct("run/final", "I like cats.").texts[0].kept
-        $ regard nvib reconstruct run/final "I like cats."
-        $ regard nvib reconstruct run/final --file texts.txt --json
-        $ regard nvib reconstruct run/final "The sun is out." --device cpu
     """
     from regard.errors import DataError
     from regard.loading import open_kit
@@ -88,9 +85,6 @@ def sample(
 
     Example:
         >>> regard.nvib.sample("run/final", count=3).texts
-        $ regard nvib sample run/final
-        $ regard nvib sample run/final --count 100 --seed 3 --json
-        $ regard nvib sample run/final --temperature 0.5
     """
     from regard.loading import open_kit
     from regard.nvib.latent_texts import draw_texts
@@ -114,9 +108,6 @@ def interpolate(
 
     Example:
         >>> regard.nvib.interpolate("run/final", "I like cats.", "You saw a dog.").steps
-        $ regard nvib interpolate run/final "I like cats." "You saw a dog."
-        $ regard nvib interpolate run/final "I like cats." "You saw a dog." --steps 9
-        $ regard nvib interpolate run/final "It is hot." "It is cold." --json
     """
     from regard.loading import open_kit
     from regard.nvib.latent_texts import walk

@@ -394,7 +394,7 @@ def nvae(*args: Any, shape: Annotated[NVAEConfig, FLAT] = NVAE, **named: Any) ->
         dry_run: read the data, say what a run would take, and write nothing.
 
     Example:
-        >>> run = regard.train.nvae("texts.txt", out="run")
+        >>> regard.train.nvae("tale.txt", out="run").best_valid
         $ regard train nvae texts.txt --out run --dim 128 --depth 2 --delta 0.5
         $ regard train nvae texts.txt --out run --latent pooled --kl-gaussian 0.1 --anneal 2000
         $ regard train nvae texts.txt --out run --tokens chars --latent none --nvib-layers 3

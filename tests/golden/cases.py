@@ -149,12 +149,6 @@ CASES = [
         tolerance=TRAINED,
     ),
     Case("eval-nvae-other", "evaluate nvae {t5} {test}"),
-    Case("nvib-reconstruct", "nvib reconstruct {nvae} 'the cat sat'"),
-    Case("nvib-reconstruct-empty", "nvib reconstruct {nvae} ' '"),
-    Case("nvib-sample", "nvib sample {nvae} --count 2 --temperature 0.01"),
-    Case("nvib-sample-other", "nvib sample {gpt2}"),
-    Case("nvib-interpolate", "nvib interpolate {nvae} 'the cat sat' 'a dog runs' --steps 1"),
-    Case("nvib-interpolate-bad-steps", "nvib interpolate {nvae} a b --steps 0"),
     Case("train-image", f"train image {{pictures}} --out {{out}} {SEE}", tolerance=TRAINED),
     Case(
         "train-image-bad-patch", f"train image {{pictures}} --out {{out}} {SEE.replace('8', '5')}"
