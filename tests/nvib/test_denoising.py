@@ -12,6 +12,8 @@ from torch import Tensor
 from regard.core.attention import Attention, View
 from regard.core.config import BlockConfig
 from regard.core.tap import taps
+from regard.decode.beam import BeamConfig
+from regard.decode.loop import run_search
 from regard.errors import UsageError
 from regard.model import presets
 from regard.model.batch import Batch
@@ -248,6 +250,24 @@ def test_a_cache_gives_the_same_answers(pair):
         one = TARGET[:, n : n + 1]
         steps.append(model(Batch(SOURCE, one, source_mask=REAL) if pair else Batch(one), cache))
     assert (torch.cat(steps, 1) - model(whole)).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("driver", ["plain", "fixed"])
+def test_searches_read_mixtures(driver):
+    """Of a batch with beams as of each source alone, whatever the driver."""
+    model = tiny().float()
+    attach(model, "*")
+    random(model)
+    batch, how = Batch(SOURCE, TARGET[:, :1], source_mask=REAL), BeamConfig(3)
+    together = run_search(model, batch, 6, how, driver=driver)
+    for row, size in enumerate((7, 4, 1)):
+        one = Batch(SOURCE[row : row + 1, :size], TARGET[row : row + 1, :1])
+        (alone,) = run_search(model, one, 6, how)
+        assert [h.tokens for h in alone] == [h.tokens for h in together[row]]
+        ids = torch.tensor([[*TARGET[row, :1].tolist(), *alone[0].tokens]])
+        logits = model(replace(one, target=ids[:, :-1])).log_softmax(-1)
+        whole = logits.gather(-1, ids[:, 1:, None]).sum().item()
+        assert abs(whole - alone[0].logprob) < 1e-4
 
 
 def test_looking_at_patterns_changes_nothing():
