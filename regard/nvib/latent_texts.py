@@ -117,7 +117,7 @@ class Told(NamedTuple):
 @torch.inference_mode()
 def measure_latents(kit: Kit, texts: Sequence[str]) -> Told:
     """Nats of a token given the latents of its text and of another one, and divergences."""
-    model, sums = model_of(kit), torch.zeros(3, dtype=torch.float64)
+    model, nats, tokens = model_of(kit), [0.0, 0.0], 0
     kl, rows = torch.zeros(2, dtype=torch.float64), 0
     if len(texts) < 2:
         raise DataError("measuring latents", f"{len(texts)} texts", "at least 2 to compare")
@@ -131,13 +131,13 @@ def measure_latents(kit: Kit, texts: Sequence[str]) -> Told:
         assert memory.real is not None
         for n in (0, 1):  # its own latents, those of the text before
             given = Memory(memory.x.roll(n, 0), memory.real.roll(n, 0))
-            sums[n] -= token_logprobs(model, model.decode(shown, given, batch.mask), labels).sum()
-        sums[2] += real.sum()
+            hidden = model.decode(shown, given, batch.mask)
+            nats[n] -= token_logprobs(model, hidden, labels).sum().item()
+        tokens += int(real.sum())
         if (held := model.bottleneck) is not None and held.last is not None:
             kl, rows = kl + held.divergence(held.last).sum(0).cpu(), rows + len(real)
-    own, other, count = sums.tolist()
     vectors, weights = (kl / max(rows, 1)).tolist()
-    return Told(own / count, other / count, (vectors, weights))
+    return Told(nats[0] / tokens, nats[1] / tokens, (vectors, weights))
 
 
 def score_autoencoder(
