@@ -36,7 +36,7 @@ from regard.model.config import FrontConfig, TextConfig
 from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
-from regard.nvib import autoencoder
+from regard.nvib.denoising import NOTED, describe
 from regard.tokens.tokenizer import Side, Tokenizer
 
 if TYPE_CHECKING:
@@ -436,11 +436,11 @@ class Kit:
                 fault, fix = "a model with adapters", "regard.tune.merge first"
                 raise UsageError("saving a whole model", fault, "one without", fix)
             return write_adapter(Path(folder), self.model, self.binding, base, config)
-        binding, noted = self.binding, autoencoder.note(self.model)
-        if noted:  # bottlenecks, which no family has
-            own, binding = export_config(self.model, None) | noted, None
-            config = {k: v for k, v in config.items() if k.endswith("_token_id")} | own
-        config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED)}
+        config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED, NOTED)}
+        binding = self.binding
+        if bottlenecks := describe(self.model):  # which no family has
+            binding = None
+            config |= export_config(self.model, None) | {NOTED: bottlenecks}
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})
         files = self.files | (self.tokenizer.files if self.tokenizer else {})

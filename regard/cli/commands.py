@@ -24,13 +24,13 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "lm mlm seq2seq nvae rnn lstm gru mlp image pixels sound graph ngram bow classes w2v "
-    "bayes logreg ibm1 shortlist memory",
+    "train": "lm mlm seq2seq rnn lstm gru mlp image pixels sound graph ngram bow classes w2v bayes "
+    "logreg ibm1 shortlist memory",
     "tune": "classify tag regress sft reward dpo ppo grpo merge",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
-    "evaluate": "lm translate nvae classify tag regress image pixels sound graph winograd blimp "
-    "fewshot ioi analogies similarity",
+    "evaluate": "lm translate classify tag regress image pixels sound graph winograd blimp fewshot "
+    "ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
     "tokens": "encode decode train info merges explain vocab",

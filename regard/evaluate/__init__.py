@@ -240,42 +240,6 @@ def regress(
 
 
 @verb
-def nvae(
-    model: ModelLike,
-    test: File,
-    *,
-    train: Files | None = None,
-    count: Count = 500,
-    samples: Count = 1000,
-    temperature: verbs.Amount = 1.0,
-) -> results.AutoencoderScores:
-    """An autoencoder of texts: what is said again, from how many vectors, and how samples are.
-
-    Posterior collapse is found by giving the decoder the latents of another text: where a token
-    takes hardly more nats then, it does not listen to them. Samples are judged by n-grams of tokens
-    (BPE), which are learnt from the training texts.
-
-    Args:
-        model: the folder `final` of `regard train nvae`.
-        test: a text on each line.
-        train: training texts, to judge samples by.
-        count: test texts, from the first one on.
-        samples: texts that are drawn from the prior.
-        temperature: of the tokens of samples.
-
-    Example:
-        >>> regard.evaluate.nvae("run/final", "test.txt").bleu
-        $ regard evaluate nvae run/final test.txt
-        $ regard evaluate nvae run/final test.txt --train train.txt --samples 5000
-        $ regard evaluate nvae run/final test.txt --count 100 --json
-    """
-    from regard.loading import open_kit
-    from regard.nvib.latent_texts import score_autoencoder
-
-    return score_autoencoder(open_kit(model), test, _listed(train), count, samples, temperature)
-
-
-@verb
 def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> results.ClassScores:
     """Accuracy, F1, confusion and calibration of the classes of pictures.
 

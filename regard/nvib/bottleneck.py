@@ -51,17 +51,6 @@ class Reading(NamedTuple):
     share: Tensor | None
     """(B, N, D): how much of the answer is the query's own; None is nothing."""
 
-    def pack(self) -> Tensor:
-        """As one tensor (B, N, D + 1 or 2 D + 1), which a decoder takes as its memory."""
-        parts = [self.vectors] if self.share is None else [self.vectors, self.share]
-        return torch.cat([*parts, self.bias[..., None]], -1)
-
-    @classmethod
-    def unpack(cls, packed: Tensor, dim: int) -> Reading:
-        """The inverse of `pack`, for vectors of this width."""
-        vectors, *share, bias = packed.split([dim] * ((packed.shape[-1] - 1) // dim) + [1], -1)
-        return cls(vectors, bias[..., 0], share[0] if share else None)
-
 
 class Bottleneck(nn.Module):
     """Vectors (B, S, D) → a `Mixture` of S + 1 components, to draw from or to take the mean of."""
@@ -181,14 +170,3 @@ def kl_dirichlet(mixture: Mixture, config: NVIBConfig) -> Tensor:
     gap = torch.digamma(own / draws) - torch.digamma(own)
     pieces = torch.lgamma(other / draws) - torch.lgamma(own / draws)
     return (torch.lgamma(own) - torch.lgamma(other) + (own - other) * gap + draws * pieces) / count
-
-
-def draw_prior(lengths: Tensor, dim: int, delta: float) -> Mixture:
-    """Mixtures of points from the prior for texts of these lengths (B,): their α are weights."""
-    rows, count = len(lengths), int(lengths.max()) + 1
-    real = torch.arange(count, device=lengths.device) <= lengths[:, None]
-    z = torch.randn(rows, count, dim, device=lengths.device)
-    alpha = ((1 + delta * lengths) / (lengths + 1)).log()[:, None].expand(rows, count)
-    none = torch.full_like(z, -math.inf)
-    z, weights = draw(Mixture(z, none, alpha, real))
-    return Mixture(z, none, weights, real)

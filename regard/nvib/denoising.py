@@ -11,6 +11,7 @@ stays and gets another class, so that names, taps and checkpoints see the model 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -22,26 +23,25 @@ from torch import Tensor, nn
 from regard.core import mask as masks
 from regard.core.attention import Attention, View
 from regard.core.stack import Stack
-from regard.errors import UsageError, did_you_mean
+from regard.errors import DataError, UsageError, did_you_mean
 from regard.model.precision import PackedLinear
 from regard.nvib.bottleneck import Bottleneck, Reading
 from regard.nvib.config import NVIBConfig
+from regard.nvib.results import Attached, Skipped
 
 DOING = "attaching a bottleneck"
 LINEAR = "its keys are no linear maps of vectors"
 ROOM = "fewer key-value heads: its cache has no room for vectors"
+NOTED = "nvib"  # the key of config.json
 
 
 class Denoising(Attention):
     """Attention whose keys and values are the components of a mixture, that of the prior first."""
 
-    kind: type[Attention]
-    """What it was."""
-    bottleneck: Bottleneck | None
-    """None where the source is a packed `Reading` already (see `autoencoder.py`)."""
+    bottleneck: Bottleneck
 
     def forward(self, x: Tensor, ctx: View, source: Tensor | None = None) -> Tensor:
-        """x (B, T, D), source (B, S, D) or packed → (B, T, D)."""
+        """x (B, T, D), source (B, S, D) → (B, T, D)."""
         q = self.at.q(self.q(x).unflatten(-1, (self.heads, self.width))).transpose(1, 2)
         if self.cross and ctx.cache is not None:
             if self.layer not in ctx.cache.memory:
@@ -69,19 +69,17 @@ class Denoising(Attention):
 
     def components(self, source: Tensor, ctx: View) -> tuple[Tensor, Tensor]:
         """Keys and values (B, G, N, K), each with the share of the query and the bias after it."""
-        if self.bottleneck is None:
-            reading = Reading.unpack(source, self.k.in_features)
-        else:
-            reading = self.bottleneck.read(
-                self.bottleneck(source, seen(source, ctx)), 1 / self.scale
-            )
-        vectors, bias, share = reading
+        vectors, bias, share = self.read(source, ctx)
         bias = bias - bias.detach().amax(-1, keepdim=True)  # softmax does not see it, bf16 does
         k, v = (part(vectors).unflatten(-1, (self.groups, self.width)) for part in (self.k, self.v))
         k, v = self.at.k(k).transpose(1, 2), self.at.v(v).transpose(1, 2)  # (B, G, N, K)
         more = [bias[..., None]] if share is None else [share, bias[..., None]]
         more = [part[:, None].expand(-1, self.groups, -1, -1) for part in more]
         return torch.cat([k, *more], -1), torch.cat([v, *more], -1)
+
+    def read(self, source: Tensor, ctx: View) -> Reading:
+        """The mixture that the bottleneck makes of the vectors that are seen."""
+        return self.bottleneck.read(self.bottleneck(source, seen(source, ctx)), 1 / self.scale)
 
     def widen(self, ctx: View, q: Tensor, k: Tensor) -> Tensor:
         """The mask as a bias on scores (B or 1, 1, T or 1, N): the prior is seen by all."""
@@ -90,9 +88,7 @@ class Denoising(Attention):
             return q.new_zeros(1, 1, 1, 1)
         if mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf)
-        if self.bottleneck is not None:
-            mask = F.pad(mask, (1, 0)).repeat_interleave(k.shape[2] // (mask.shape[-1] + 1), -1)
-        return mask
+        return F.pad(mask, (1, 0)).repeat_interleave(k.shape[2] // (mask.shape[-1] + 1), -1)
 
     def of_head(self, linear: nn.Linear) -> Tensor:
         """The weight of a map for each head: (H, K, D)."""
@@ -113,10 +109,8 @@ def seen(x: Tensor, ctx: View) -> Tensor:
 # Putting on and taking off ------------------------------------------------------------------------
 
 
-def attach(
-    model: nn.Module, pattern: str = "*", config: NVIBConfig | None = None
-) -> tuple[list[str], dict[str, str]]:
-    """Put a bottleneck before each attention that a pattern names: (names, {skipped: why}).
+def attach(model: nn.Module, pattern: str = "*", config: NVIBConfig | None = None) -> Attached:
+    """Put a bottleneck before each attention that a pattern names, where it can denoise.
 
     A pattern such as `encoder.blocks.*`, `*.attn` or `decoder.blocks.3.cross` names an attention or
     what holds it. Self-attentions of a stack pass their pseudo-counts on to the next one.
@@ -126,11 +120,10 @@ def attach(
     if not chosen:
         fix = did_you_mean(pattern, faults, 1, f"there are {', '.join(faults) or 'none'}")
         raise UsageError(DOING, f"no attention named {pattern!r}", "one", fix)
-    skipped = {name: faults[name] for name in chosen if faults[name]}
-    names = [name for name in chosen if name not in skipped]
+    names = [name for name in chosen if not faults[name]]
     for name in names:
         put_on(model, name, config or NVIBConfig())
-    return names, skipped
+    return Attached(names, [Skipped(name, why) for name in chosen if (why := faults[name])])
 
 
 def unfit(model: nn.Module) -> dict[str, str]:
@@ -155,14 +148,12 @@ def unfit(model: nn.Module) -> dict[str, str]:
     return faults
 
 
-def put_on(model: nn.Module, name: str, config: NVIBConfig | None) -> None:
-    """Let one attention denoise; without a config what it reads is packed."""
+def put_on(model: nn.Module, name: str, config: NVIBConfig) -> None:
+    """Let one attention denoise."""
     part: Any = model.get_submodule(name)
-    part.kind, part.__class__ = type(part), Denoising
-    part.bottleneck = None
-    if config is not None:
-        like, bottleneck = part.q.weight, Bottleneck(part.k.in_features, config)
-        part.bottleneck = bottleneck.to(like.device, like.dtype).train(part.training)
+    like, part.__class__ = part.q.weight, Denoising
+    bottleneck = Bottleneck(part.k.in_features, config).train(part.training)
+    part.bottleneck = bottleneck.to(like.device, like.dtype)
     tie(model)
 
 
@@ -179,17 +170,27 @@ def detach(model: nn.Module) -> None:
     """Take all bottlenecks off: the attentions are what they were."""
     for name in describe(model):
         part: Any = model.get_submodule(name)
-        kind = part.kind
-        del part.bottleneck, part.kind
-        part.__class__ = kind
+        del part.bottleneck
+        part.__class__ = Attention
 
 
 def bottlenecks(model: nn.Module) -> dict[str, Bottleneck]:
-    """Those of a model by name, from the input on."""
-    return {name: m for name, m in model.named_modules() if isinstance(m, Bottleneck)}
+    """Those of a model by the names of their attentions, from the input on."""
+    parts = {name: part for name, part in model.named_modules() if isinstance(part, Bottleneck)}
+    return {name.removesuffix(".bottleneck"): part for name, part in parts.items()}
 
 
 def describe(model: nn.Module) -> dict[str, Any]:
     """{name of an attention: settings of its bottleneck}, as config.json holds them."""
-    parts = {n: m.bottleneck for n, m in model.named_modules() if isinstance(m, Denoising)}
-    return {name: asdict(part.config) for name, part in parts.items() if part is not None}
+    return {name: asdict(part.config) for name, part in bottlenecks(model).items()}
+
+
+def restore(model: nn.Module, described: Mapping[str, Any]) -> None:
+    """Put on a model the bottlenecks that the config.json beside it describes."""
+    noted = described.get(NOTED, {})
+    try:
+        for name, values in noted.items():
+            put_on(model, name, NVIBConfig(**values))
+    except (TypeError, AttributeError, UsageError) as error:
+        fault = f"{NOTED} = {noted!r}: {error}"
+        raise DataError("reading config.json", fault, "what regard wrote") from None

@@ -38,9 +38,7 @@ def elbo(model: Model, batch: Batch, labels: Tensor, *how: Any) -> Loss:
         sums = (tokens[:, None] * of_texts).sum(0).to(total.dtype)
         weights = sums.new_tensor([config.kl_gaussian, config.kl_dirichlet])
         total = total + depth * share * (weights * sums[:2]).sum()
-        *place, _ = name.split(".")  # encoder.blocks.3.attn.bottleneck, or that of an autoencoder
-        end = f"_{'cross' if place[-1] == 'cross' else place[0]}_{place[2]}" if place else ""
-        names = ("kl_vectors", "kl_weights", "kept", "kept_share")
-        figures |= {f"{n}{end}": value.detach() for n, value in zip(names, sums, strict=True)}
+        names = (f"{n}.{name}" for n in ("kl_vectors", "kl_weights", "kept", "kept_share"))
+        figures |= {n: value.detach() for n, value in zip(names, sums, strict=True)}
         part.last = None  # nothing of a step stays
     return loss._replace(sum=total, figures=figures)

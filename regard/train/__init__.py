@@ -11,7 +11,6 @@ from regard.train.config import (
     DataConfig,
     GraphShape,
     LoRA,
-    NVAEConfig,
     PictureConfig,
     PixelConfig,
     ShapeConfig,
@@ -26,7 +25,7 @@ Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
 WORD2VEC, PICTURE, GRAPH = Word2VecConfig(), PictureConfig(), GraphShape()
-PIXELS, SOUND, NVAE = PixelConfig(), SoundConfig(), NVAEConfig()
+PIXELS, SOUND = PixelConfig(), SoundConfig()
 
 
 # Step by step -------------------------------------------------------------------------------------
@@ -369,39 +368,6 @@ def graph(*args: Any, shape: Annotated[GraphShape, FLAT] = GRAPH, **named: Any) 
     from regard.graphs.graph_tasks import GraphKind
 
     return _train(GraphKind("graph"), *args, shape=shape, **named)
-
-
-@verb
-@extends(lm, "lora")
-def nvae(*args: Any, shape: Annotated[NVAEConfig, FLAT] = NVAE, **named: Any) -> Trained:
-    """Train a Transformer to say texts again through a bottleneck (NVAE; Henderson and Fehr 2023).
-
-    Between encoder and decoder stands a mixture of Gaussians, one for each vector of the text, and
-    training pays for each vector and for what it says. `--latent gaussian` and `pooled` are the
-    usual VAEs, to compare with. `--nvib-layers 3` puts bottlenecks before the self-attention of the
-    upper encoder blocks. Metrics say how many vectors a text keeps; a decoder that does not listen
-    to them (posterior collapse) is reported at the end.
-
-    Args:
-        files: text files or folders, compressed or not: a text on each line.
-        out: the run's folder, new or empty (runs/nvae-1, -2, …).
-        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
-        config: how to train: steps, learning rate, batches, checkpoints.
-        shape: the model, what is between encoder and decoder, and what passing it costs.
-        data: validation files, tokenizer, a model to begin with.
-        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
-        print_config: give all settings with the origin of each, and stop.
-        dry_run: read the data, say what a run would take, and write nothing.
-
-    Example:
-        >>> regard.train.nvae("tale.txt", out="run").best_valid
-        $ regard train nvae texts.txt --out run --dim 128 --depth 2 --delta 0.5
-        $ regard train nvae texts.txt --out run --latent pooled --kl-gaussian 0.1 --anneal 2000
-        $ regard train nvae texts.txt --out run --tokens chars --latent none --nvib-layers 3
-    """
-    from regard.nvib.autoencoder_runs import NVAE_RUN
-
-    return _train(NVAE_RUN, *args, shape=shape, **named)
 
 
 def _train(

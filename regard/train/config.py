@@ -17,7 +17,6 @@ from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
 from regard.model import presets
 from regard.model.config import CELLS, ModelConfig, TextConfig
-from regard.nvib.config import NVIBConfig
 from regard.verbs import Amount, Bound, Count, FromZero, Natural, Share, check_value
 
 FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
@@ -27,7 +26,6 @@ FAMILIES = {
     "lm": ("llama", "gpt2", *CELLS),
     "mlm": ("bert",),
     "seq2seq": ("marian", "lstm", "gru", "rnn"),
-    "nvae": ("marian",),
 }
 """The families of each kind of training, the usual one first."""
 ARCHITECTURES = {
@@ -241,18 +239,6 @@ class ShapeConfig(Config):
             decoder=with_hidden(config.decoder, self.hidden),
         )
         return config, None if self.pre_norm else ARCHITECTURES[self.family]
-
-
-@dataclass(frozen=True)
-class NVAEConfig(ShapeConfig, NVIBConfig):
-    """The size of an autoencoder, and the bottleneck that its texts pass."""
-
-    latent: Literal["nvib", "gaussian", "pooled", "none"] = "nvib"
-    """What is between encoder and decoder: a mixture, a Gaussian for each vector or one in all."""
-    nvib_layers: Natural = 0
-    """Upper encoder blocks whose self-attention has a bottleneck too."""
-    noise: BelowOne = 0.0
-    """Share of the tokens that training hides from the encoder."""
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,6 @@ class Monitor:
             f"loss {line['loss']:.4f} ({self.smooth:.4f})",
         ]
         parts.append(f"{line['tokens_per_s']:,.0f} {self.unit}/s")
-        parts += [f"{name} {line[name]:.3g}" for name in line if name.startswith(("kept", "kl_"))]
         parts.append(human_bytes(line.get("memory") or resident()))
         if self.pace is not None and self.reports > 1 and step < steps:
             left = human_time(self.pace * (steps - step))

@@ -65,7 +65,6 @@ USUAL: dict[str, dict[str, Any]] = {
     "mlm": {"beta2": 0.98, "weight_decay": 0.01, "dropout": 0.1},
     "seq2seq": {"beta2": 0.98, "weight_decay": 0.0, "dropout": 0.1}
     | {"length": 128, "schedule": "inverse_sqrt", "smoothing": 0.1},
-    "nvae": {"beta2": 0.98, "weight_decay": 0.0, "length": 64},
 }
 """Training settings of each kind that differ from the defaults."""
 
@@ -287,13 +286,13 @@ def decide_text(settings: RunSettings, kind: str) -> None:
                 put(settings, name, getattr(decided, name), "default")
     find_data(settings, f"train {kind}")
     if values["tokens"] is None:
-        usual = {"lm": "bpe", "mlm": "wordpiece"}
-        put(settings, "tokens", usual.get(kind, "pieces"), "default")
+        usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
+        put(settings, "tokens", usual[kind], "default")
     train = make_config(settings, TrainConfig)
     if train.metric != "loss" and (train.metric, kind) != ("bleu", "seq2seq"):
         problem = f"metric = {train.metric} for `train {kind}`"
         raise UsageError(DOING, problem, "loss; seq2seq translates")
-    if kind in ("lm", "mlm"):
+    if kind != "seq2seq":
         check_window(values)
     check_recurrent(values)
 

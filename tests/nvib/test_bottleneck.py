@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Dirichlet, Normal, kl_divergence
 
 from regard.errors import UsageError
-from regard.nvib.bottleneck import Bottleneck, Mixture, draw, draw_prior, kl_dirichlet, kl_gaussian
+from regard.nvib.bottleneck import Bottleneck, Mixture, draw, kl_dirichlet, kl_gaussian
 from regard.nvib.config import NVIBConfig
 
 
@@ -155,19 +155,6 @@ def test_padding_may_hold_anything():
     long = held(x, torch.arange(4)[None] < 2)
     assert torch.equal(held.divergence(long), held.divergence(short))
     assert held.read(long._replace(), 2.0).vectors.isfinite().all()
-
-
-def test_mixtures_of_the_prior():
-    """α₀ = 1 + Δ n, spread over n + 1 points of Normal(0, 1)."""
-    torch.manual_seed(0)
-    lengths = torch.tensor([4] * 20_000)
-    own = draw_prior(lengths, 2, 0.5)
-    weights, each, total = own.log_alpha.exp(), 3 / 5, 3.0
-    expected = each * (total - each) / (total**2 * (total + 1))
-    assert abs(weights[:, 2].var() - expected) < 0.002
-    assert abs(own.mean.std() - 1) < 0.01 and (own.log_variance == -torch.inf).all()
-    ragged = draw_prior(torch.tensor([1, 4]), 2, 0.5)
-    assert (ragged.log_alpha[0, 2:] == -torch.inf).all() and ragged.real.sum() == 7
 
 
 @pytest.mark.parametrize(

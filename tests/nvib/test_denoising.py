@@ -24,11 +24,11 @@ from regard.nvib.denoising import Denoising, attach, bottlenecks, detach, put_on
 
 
 def fixed(dim: int = 16, heads: int = 4) -> Denoising:
-    """An attention with drawn weights that reads what is packed."""
+    """An attention with drawn weights."""
     block = BlockConfig(dim, heads, 32)
     model = torch.nn.Module()
     model.attn = Attention(block, 0, cross=True)
-    put_on(model, "attn", None)
+    put_on(model, "attn", NVIBConfig())
     torch.manual_seed(3)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
@@ -72,7 +72,8 @@ def by_hand(part: Denoising, y: Tensor, own: Mixture, mean_form: bool) -> Tensor
 
 
 def answer(part: Denoising, y: Tensor, reading: Reading) -> Tensor:
-    return part(y, View(), reading.pack())
+    part.read = lambda *seen: reading
+    return part(y, View())
 
 
 Y = torch.randn(2, 3, 16, generator=torch.Generator().manual_seed(1)).double()
@@ -199,8 +200,8 @@ def random(model: Model) -> Model:
 def test_attach_and_detach_leave_a_model_as_it_was():
     model, batch = tiny(), Batch(SOURCE, TARGET, source_mask=REAL)
     before, names = model(batch), [name for name, _ in model.named_parameters()]
-    attached, skipped = attach(model, "*.attn")
-    assert len(attached) == 4 and not skipped
+    done = attach(model, "*.attn")
+    assert len(done.attentions) == 4 and not done.skipped
     assert set(names) < {name for name, _ in model.named_parameters()}
     assert not torch.equal(model(batch), before)
     detach(model)
@@ -218,7 +219,7 @@ def test_padding_changes_nothing():
     ]
     together = model(Batch(SOURCE, TARGET, source_mask=REAL))
     assert (together - torch.cat(alone)).abs().max() < 1e-12
-    held = bottlenecks(model)["encoder.blocks.1.attn.bottleneck"]
+    held = bottlenecks(model)["encoder.blocks.1.attn"]
     nats = held.divergence(held.last)
     model(Batch(SOURCE[1:2, :4], TARGET[1:2]))
     assert (held.divergence(held.last) - nats[1]).abs().max() < 1e-12
@@ -296,7 +297,7 @@ def test_vectors_that_are_dropped_are_not_read_and_all_may_be():
     model(batch)
     one = model(Batch((SOURCE + 1) % 50, TARGET, source_mask=REAL))
     assert torch.equal(one, model(batch)) and one.isfinite().all()
-    held = bottlenecks(model)["decoder.blocks.0.cross.bottleneck"]
+    held = bottlenecks(model)["decoder.blocks.0.cross"]
     assert held.last.kept(0.1).sum() == 3  # the prior's
 
 
@@ -312,8 +313,10 @@ def test_what_cannot_denoise_is_skipped_and_named(preset, why):
         change = {"qk_norm": True} if preset == "qwen" else {"similarity": "distance"}
         stack = config.decoder
         config = replace(config, decoder=replace(stack, block=replace(stack.block, **change)))
-    attached, skipped = attach(Model.fresh(config), "decoder.*")
-    assert not attached and why in skipped["decoder.blocks.0.attn"]
+    done = attach(Model.fresh(config), "decoder.*")
+    (skipped,) = done.skipped
+    assert not done.attentions and skipped.attention == "decoder.blocks.0.attn"
+    assert why in skipped.why
 
 
 def test_a_wrong_name_is_refused():

@@ -10,15 +10,13 @@ from regard.look.hooks import HookedModel
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
-from regard.nvib.autoencoder import LatentConfig, make_autoencoder
-from regard.nvib.config import NVIBConfig
 from regard.nvib.denoising import attach
 
 
 def test_maps_leave_out_the_prior():
     """Of each query what it gives to the tokens; the rest of 1 is the prior's."""
     model = Model.fresh(presets.transformer(32, 2, 4, 50), seed=1)
-    make_autoencoder(model, LatentConfig(), NVIBConfig())
+    attach(model, "*.cross")
     attach(model, "encoder.blocks.1.attn")
     source, target = torch.randint(0, 50, (1, 6)), torch.randint(0, 50, (1, 4))
     hooked, batch = HookedModel(model), Batch(source, target)

@@ -19,10 +19,9 @@ zoo
 core tokens
 native
 model data
-nvib/config
+nvib/config nvib/results
 nvib/bottleneck
 nvib/denoising
-nvib/autoencoder
 history
 interop decode train
 look
@@ -36,8 +35,6 @@ kit
 loading
 train/frozen_encoder
 train/kinds
-nvib/latent_texts
-nvib/autoencoder_runs
 tune/policy_rollouts
 tune/alignment
 train/runs

@@ -1,29 +1,22 @@
-"""Autoencoders: the loss, folders, latents of the prior and between texts, collapse, whole runs."""
+"""The example `examples/text_autoencoder.py`: latents, folders, collapse, whole runs, commands."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import regard
+from examples import text_autoencoder as example
+from examples.text_autoencoder import Autoencoder, LatentConfig, NVAEConfig, make_autoencoder
 from regard.errors import DataError, UsageError
-from regard.interop.families import bind
 from regard.kit import Kit
-from regard.loading import load_kit
 from regard.model import presets
 from regard.model.batch import Batch
-from regard.model.model import Memory, Model
-from regard.nvib.autoencoder import Autoencoder, LatentConfig, make_autoencoder, note
-from regard.nvib.bottleneck import kl_dirichlet, kl_gaussian
+from regard.model.model import Model
 from regard.nvib.config import NVIBConfig
-from regard.nvib.denoising import Denoising, attach, bottlenecks
+from regard.nvib.denoising import attach, bottlenecks, describe
 from regard.nvib.elbo import elbo
-from regard.nvib.latent_texts import measure_latents
-from regard.train.config import DataConfig, NVAEConfig, TrainConfig
-from regard.train.objectives import token_loss
+from regard.train.config import DataConfig, TrainConfig
 
 SOURCE = torch.randint(1, 50, (3, 7), generator=torch.Generator().manual_seed(2))
 REAL = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
@@ -41,76 +34,6 @@ def made(latent: str = "nvib", config: NVIBConfig | None = None, noise: float = 
         for linear in (part.mean, part.log_variance, part.log_alpha):
             torch.nn.init.normal_(linear.weight, std=0.1)
     return own
-
-
-# The loss -----------------------------------------------------------------------------------------
-
-
-def test_without_weights_the_loss_is_the_plain_one():
-    model = made(config=NVIBConfig(kl_gaussian=0.0, kl_dirichlet=0.0)).train()
-    torch.manual_seed(0)
-    loss = elbo(model, BATCH, LABELS)
-    torch.manual_seed(0)
-    assert torch.equal(loss.sum, token_loss(model, BATCH, LABELS).sum)
-    assert loss.figures["kl_vectors"] > 0
-
-
-def test_divergences_are_added_by_their_weights_and_depth():
-    config = NVIBConfig(delta=0.5, kl_gaussian=0.3, kl_dirichlet=2.0)
-    model = made(config=config)
-    attach(model, "encoder.blocks.1.attn", config)
-    loss, tokens = elbo(model, BATCH, LABELS), REAL.sum(-1)
-    memory = model.encode(SOURCE, REAL)  # which reads the mixtures again
-    expected = token_loss(model, BATCH, LABELS).sum
-    for depth, part in enumerate(bottlenecks(model).values(), 1):
-        nats = 0.3 * kl_gaussian(part.last) + 2.0 * kl_dirichlet(part.last, config)
-        expected = expected + depth * (tokens * nats).sum()
-    assert abs(loss.sum - expected) < 1e-9 and memory.x.shape == (3, 8, 65)
-    assert set(loss.figures) >= {"kept", "kept_encoder_1", "kept_share", "kl_weights"}
-    assert loss.figures["kept"] <= (tokens * tokens).sum()
-
-
-def test_any_split_of_a_batch_has_the_same_loss():
-    model = made()
-    whole = elbo(model, BATCH, LABELS)
-    parts = []
-    for rows in (slice(0, 1), slice(1, 3)):
-        some = BATCH.each(lambda x, rows=rows: x[rows])
-        parts.append(elbo(model, some, LABELS[rows]))
-    assert abs(whole.sum - sum(part.sum for part in parts)) < 1e-9
-    for name, value in whole.figures.items():
-        assert abs(value - sum(part.figures[name] for part in parts)) < 1e-9
-
-
-def test_weights_are_annealed_in_a_line_and_only_in_training():
-    model = made(config=NVIBConfig(anneal=4, kl_gaussian=1.0)).eval()
-    full = elbo(model, BATCH, LABELS)
-    assert full.sum > full.plain and bottlenecks(model)["bottleneck"].batches == 0
-    model.train()
-    shares = []
-    for _ in range(6):
-        torch.manual_seed(0)
-        loss = elbo(model, BATCH, LABELS)
-        shares.append(loss.sum.item() - loss.plain.item())
-    assert shares[3] == pytest.approx(shares[5]) and shares[0] == pytest.approx(shares[3] / 4)
-
-
-def test_a_batch_that_is_read_twice_counts_divergences_once():
-    model = made(config=NVIBConfig(kl_gaussian=1.0))
-    once, twice = (
-        elbo(model, BATCH, LABELS),
-        elbo(model, BATCH, LABELS, 0.0, "no", False, None, 1.0),
-    )
-    assert abs(once.sum - twice.sum) < 1e-9  # no dropout: the two readings agree
-
-
-def test_gradients_reach_every_weight():
-    model = made(config=NVIBConfig(kappa=2)).train()
-    elbo(model, BATCH, LABELS).sum.backward()
-    held = {n: p for n, p in model.named_parameters() if p.requires_grad}
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in held.values())
-    assert held["bottleneck.log_alpha.weight"].grad.abs().sum() > 0
-    assert "bottleneck.batches" not in held
 
 
 # Latents ------------------------------------------------------------------------------------------
@@ -191,35 +114,17 @@ def test_latents_of_the_prior_are_read_as_points():
         made("none").draw_memory(1)
 
 
-# Folders ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("latent", ["nvib", "pooled", "none"])
-def test_a_folder_holds_bottlenecks(tmp_path, latent):
-    model = made(latent, NVIBConfig(delta=0.5, kappa=2), noise=0.25).float()
-    attach(model, "encoder.blocks.1", NVIBConfig(threshold=0.3))
-    Kit(model).save(tmp_path)
-    opened = load_kit(tmp_path).model
-    assert isinstance(opened, Autoencoder) and note(opened) == note(model)
-    assert torch.equal(opened(BATCH), model(BATCH))
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["nvib"]["attached"] = {"encoder.blocks.9.attn": {}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(DataError, match="nvib"):
-        load_kit(tmp_path)
-
-
-def test_a_family_with_a_bottleneck_is_a_folder_of_our_own(tmp_path):
-    kit = Kit(Model.fresh(presets.bert(32, 2, 4, 50, 16)), None, bind("BertForMaskedLM"))
-    done = regard.nvib.attach(kit, "encoder.blocks.0")
-    assert done.attentions == ["encoder.blocks.0.attn"] and done.skipped == []
-    kit.save(tmp_path)
-    assert "encoder.blocks.0.attn.bottleneck.mean.weight" in load_file(
-        tmp_path / "model.safetensors"
-    )
-    assert isinstance(load_kit(tmp_path).model.encoder.blocks[0].attn, Denoising)
-    regard.nvib.detach(kit)
-    assert not bottlenecks(kit.model)
+def test_mixtures_of_the_prior():
+    """α₀ = 1 + Δ n, spread over n + 1 points of Normal(0, 1)."""
+    torch.manual_seed(0)
+    lengths = torch.tensor([4] * 20_000)
+    own = example.draw_prior(lengths, 2, 0.5)
+    weights, each, total = own.log_alpha.exp(), 3 / 5, 3.0
+    expected = each * (total - each) / (total**2 * (total + 1))
+    assert abs(weights[:, 2].var() - expected) < 0.002
+    assert abs(own.mean.std() - 1) < 0.01 and (own.log_variance == -torch.inf).all()
+    ragged = example.draw_prior(torch.tensor([1, 4]), 2, 0.5)
+    assert (ragged.log_alpha[0, 2:] == -torch.inf).all() and ragged.real.sum() == 7
 
 
 # Whole runs ---------------------------------------------------------------------------------------
