@@ -5,9 +5,9 @@
     python bench/nvib.py latents RUN TEST
 
 TRAIN and TEST have a text on each line. `autoencoders` trains an NVAE for each Δ, a VAE with a
-Gaussian for each vector and one with a single Gaussian, and prints one table of
-`regard evaluate nvae`. `abstraction` trains denoising autoencoders of characters, with bottlenecks
-before the self-attention of the upper encoder blocks and without any, and prints for each block the
+Gaussian for each vector and one with a single Gaussian, and prints one table of their `evaluate`
+(`examples/text_autoencoder.py`). `abstraction` trains denoising autoencoders of characters, with
+bottlenecks before the self-attention of the upper encoder blocks and without any, and prints for each block the
 share of vectors that are kept and F1 of word boundaries, where what a character mostly looks at
 changes; and nats of a character where some of the input is deleted. `latents` counts kept vectors
 and reads lengths and first words off the latents linearly, beside the same probe of the encoder's
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
+
 import regard
+from examples import text_autoencoder
+from examples.text_autoencoder import ROWS, NVAEConfig, measure_latents, read_latents
 from regard.kit import Kit
 from regard.look.attention_patterns import patterns
 from regard.look.probing import Labelled, fit_probe, make_task
 from regard.model.batch import Batch
 from regard.nvib.denoising import bottlenecks
-from regard.nvib.latent_texts import ROWS, counts, measure_latents, model_of, read_latents
-from regard.train.config import DataConfig, NVAEConfig, TrainConfig
+from regard.train.config import DataConfig, TrainConfig
 
 DELETED = (0.0, 0.1, 0.2)
 
@@ -62,10 +66,8 @@ def train(args: argparse.Namespace, name: str, tokens: str, **shape: Any) -> Kit
         )
         sizes = {"dim": args.dim, "depth": args.depth, "heads": args.heads} | shape
         data = DataConfig(valid=(args.test,), tokens=tokens, vocab=args.vocab)
-        regard.train.nvae(
-            args.train, out=folder, config=config, shape=NVAEConfig(**sizes), data=data
-        )
-    return regard.load(folder / "final")
+        text_autoencoder.train(args.train, folder, config, NVAEConfig(**sizes), data)
+    return text_autoencoder.load(folder / "final")
 
 
 def compare_autoencoders(args: argparse.Namespace) -> None:
@@ -87,7 +89,7 @@ def compare_autoencoders(args: argparse.Namespace) -> None:
             **weights,
             **more,
         )
-        s = regard.evaluate.nvae(kit, args.test, train=args.train, count=args.count)
+        s = text_autoencoder.evaluate(kit, args.test, args.train, args.count)
         cells = [latent, more.get("delta", ""), f"{s.bleu:.1f}", f"{s.exact:.1%}"]
         cells += [f"{s.kept_share:.1%}", f"{s.told:.3f}", f"{s.nats_per_token:.3f}"]
         cells += [f"{s.forward:.0f}", f"{s.reverse:.0f}", f"{s.reverse_of_texts:.0f}", s.collapsed]
@@ -165,7 +167,7 @@ def compare_abstraction(args: argparse.Namespace) -> None:
 def latent_vectors(kit: Kit, texts: list[str]) -> tuple[Tensor, Tensor, list[int]]:
     """(mean latent by its weights, mean vector of the encoder, vectors kept) of each text."""
     latents, plain, kept = [], [], []
-    model, dim = model_of(kit), kit.model.config.width
+    model, dim = kit.model, kit.model.config.width
     for start in range(0, len(texts), ROWS):
         seen: list[Tensor] = []
         model.encoder.at.final.fn = lambda x: seen.append(x) or x  # noqa: B023
@@ -178,13 +180,13 @@ def latent_vectors(kit: Kit, texts: list[str]) -> tuple[Tensor, Tensor, list[int
             latents.append((mixture.log_weights().exp()[..., None] * mixture.mean).sum(1))
         else:
             latents.append(memory.x[..., :dim].mean(1))
-        kept += counts(model, memory)
+        kept += model.counts(memory)
     return torch.cat(latents).clone(), torch.cat(plain).clone(), kept
 
 
 def probe_latents(args: argparse.Namespace) -> None:
     """What can be read off latents linearly, beside the mean vector of the encoder."""
-    kit = regard.load(args.train)
+    kit = text_autoencoder.load(args.train)
     texts = [line for line in Path(args.test).read_text().splitlines() if line.strip()]
     texts = texts[: args.count]
     latents, plain, kept = latent_vectors(kit, texts)

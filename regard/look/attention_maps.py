@@ -173,9 +173,8 @@ def collect_maps(hooked: HookedModel, batch: Batch, sides: dict[str, list[str]])
                     total += pattern.sum(0).cpu()
                     attention = hooked.model.get_submodule(name.removesuffix(".pattern"))
                     if isinstance(attention, Attention) and attention.o.weight.numel():
-                        norms.append(
-                            value_norms(attention, seen[value][:, -keys:].float())[0].cpu()
-                        )
+                        read = seen[value][:, -keys:].float()
+                        norms.append(value_norms(attention, read)[0].cpu())
         heads, facts, tiles = (list(each) for each in zip(*blocks, strict=True))
         mean = sparse_map(total / sum(map(len, heads)), kept)
         small, written = torch.stack(tiles).numpy(), torch.stack(norms).numpy() if norms else None

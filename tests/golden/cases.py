@@ -140,15 +140,6 @@ CASES = [
     Case(
         "train-encoder-picture", f"train seq2seq {{pairs}} --encoder {{vit}} --out {{out}} {SMALL}"
     ),
-    Case("train-nvae", f"train nvae {{text}} --out {{out}} {SMALL} {OFTEN}", tolerance=TRAINED),
-    Case("train-nvae-bad-delta", "train nvae {text} --out {out} --delta 2"),
-    Case(
-        "eval-nvae",
-        "evaluate nvae {nvae}/final {test} --train {text} --samples 9",
-        ignore=("told", "bleu", "forward", "reverse"),  # of texts that a step of rounding changes
-        tolerance=TRAINED,
-    ),
-    Case("eval-nvae-other", "evaluate nvae {t5} {test}"),
     Case("train-image", f"train image {{pictures}} --out {{out}} {SEE}", tolerance=TRAINED),
     Case(
         "train-image-bad-patch", f"train image {{pictures}} --out {{out}} {SEE.replace('8', '5')}"

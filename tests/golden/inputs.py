@@ -65,7 +65,6 @@ TRAINED = {
     "bayes": "train bayes {pairs}",
     "ibm1": "train ibm1 {pairs}",
     "run": f"train lm {{text}} {SMALL} {OFTEN}",
-    "nvae": f"train nvae {{text}} {SMALL} {OFTEN} --nvib-layers 1",
     "adapter": f"train lm {{text}} --init {{run}} --lora r=2 {ADAPT}",
     "classifier": f"tune classify {{reviews}} --model {{bert}} {TUNE}",
     "tagger": f"tune tag {{treebank}} --model {{bert}} {TUNE}",

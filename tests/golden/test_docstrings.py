@@ -68,7 +68,6 @@ OTHERS = {  # where a command needs another one
     "evaluate regress": {"run": "grader", "test.tsv": "grades"},
     "transcribe": {"folder": "whisper", "talk.flac": "sound"},
     "evaluate graph": {"run": "graphs"},
-    "evaluate nvae": {"run": "nvae"},
     "predict": {"run": "classifier", "test.tsv": "reviews"},
     "info": {"gpt2": None},
     "plan": {"gpt2": None},
