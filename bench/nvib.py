@@ -7,11 +7,11 @@
 TRAIN and TEST have a text on each line. `autoencoders` trains an NVAE for each Δ, a VAE with a
 Gaussian for each vector and one with a single Gaussian, and prints one table of their `evaluate`
 (`examples/text_autoencoder.py`). `abstraction` trains denoising autoencoders of characters, with
-bottlenecks before the self-attention of the upper encoder blocks and without any, and prints for each block the
-share of vectors that are kept and F1 of word boundaries, where what a character mostly looks at
-changes; and nats of a character where some of the input is deleted. `latents` counts kept vectors
-and reads lengths and first words off the latents linearly, beside the same probe of the encoder's
-mean vector. Runs that are in DIR already are not trained again.
+bottlenecks before the self-attention of the upper encoder blocks and without any, and prints for
+each block the share of vectors that are kept and F1 of word boundaries, where what a character
+mostly looks at changes; and nats of a character where some of the input is deleted. `latents`
+counts kept vectors and reads lengths and first words off the latents linearly, beside the same
+probe of the encoder's mean vector. Runs that are in DIR already are not trained again.
 
 On one GPU, ten minutes each:
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
-from regard.verbs import Count, FromZero, Natural, Share, check_value
+from regard.verbs import Count, FromZero, Natural, Share, check_fields
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,4 @@ class NVIBConfig:
     """Pseudo-count of a vector x: exp(w₂ x² + w₁ x + b), exp(w₁ x + b), max(0, w₁ x + b) or 1."""
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self), include_extras=True)
-        for field in fields(self):
-            name = field.name
-            check_value(type(self).__name__, name, getattr(self, name), hints[name])
+        check_fields(type(self).__name__, self)
