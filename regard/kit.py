@@ -37,6 +37,7 @@ from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
 from regard.nvib.config import Strength
+from regard.nvib.denoising import NOTED, describe
 from regard.tokens.tokenizer import Side, Tokenizer
 from regard.verbs import Files
 
@@ -442,11 +443,15 @@ class Kit:
                 fault, fix = "a model with adapters", "regard.tune.merge first"
                 raise UsageError("saving a whole model", fault, "one without", fix)
             return write_adapter(Path(folder), self.model, self.binding, base, config)
-        config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED)}
+        config = {k: v for k, v in config.items() if k not in ("torch_dtype", STORED, NOTED)}
+        binding = self.binding
+        if bottlenecks := describe(self.model):  # which no family has
+            binding = None
+            config |= export_config(self.model, None) | {NOTED: bottlenecks}
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})
         files = self.files | (self.tokenizer.files if self.tokenizer else {})
-        tensors = export_tensors(self.model, self.binding, stored)
+        tensors = export_tensors(self.model, binding, stored)
         write_folder(Path(folder), config, tensors, files)
 
     def fresh_config(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class Bound:
 Count = Annotated[int, Bound(1, MOST, "a whole number from 1 up")]
 Natural = Annotated[int, Bound(0, MOST, "a whole number from 0 up")]
 Share = Annotated[float, Bound(0, 1, "a number from 0 to 1")]
+FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 Amount = Annotated[float, Bound(0, 1e300, "a number above 0", above=True)]
 
 
@@ -170,6 +171,13 @@ def marks(hint: Any) -> list[Any]:
     return []
 
 
+def check_fields(verb: str, config: Any) -> None:
+    """Stop at the first field of a dataclass that its type does not allow."""
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        check_value(verb, field.name, getattr(config, field.name), hints[field.name])
+
+
 def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
     """Stop at a number out of bounds, a word that is none of the choices, and what is no path."""
     needed = FILES in marks(hint) and type(None) not in typing.get_args(hint)
@@ -186,9 +194,7 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
                 if not isinstance(value, hint.__origin__):
                     expected = f"a {hint.__origin__.__name__}"
                     raise UsageError(f"calling {verb}", f"{name} = {value!r}", expected)
-                inside = typing.get_type_hints(type(value), include_extras=True)
-                for field in dataclasses.fields(value):
-                    check_value(verb, field.name, getattr(value, field.name), inside[field.name])
+                check_fields(verb, value)
         hint = hint.__origin__
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         for part in typing.get_args(hint):

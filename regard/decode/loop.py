@@ -31,6 +31,7 @@ from regard.model.batch import Batch, check_filled
 from regard.model.fronts import TextFront
 from regard.model.model import Memory, Model
 from regard.model.precision import same_in_any_company
+from regard.nvib.denoising import bottlenecks
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -229,7 +230,8 @@ def fits(model: Model, batch: Batch, limits: list[int]) -> bool:
     """Whether a batch can run at fixed shapes: plain rows that stay inside a position table."""
     if not batch.ids.numel() or batch.documents is not None:
         return False
-    if not model.stacks or not isinstance(model.reader, TextFront):
+    plain = type(model) is Model and not bottlenecks(model)  # mixtures have more than keys
+    if not (plain and model.stacks and isinstance(model.reader, TextFront)):
         return False
     size = None if model.reader.positions is None else model.reader.positions.size
     return size is None or batch.ids.shape[1] + max(limits) <= size + 1  # the last one is not read

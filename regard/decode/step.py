@@ -111,8 +111,9 @@ def read_sources(model: Model, batch: Batch) -> Memory | None:
     So little padding is computed, and a core's own cache holds the activations. None where a model
     is not of this kind, or on a GPU.
     """
-    paired = batch.target is not None and batch.source_documents is None and model.stacks
-    if not (paired and model.device.type == "cpu" and isinstance(model.front, TextFront)):
+    paired = batch.target is not None and batch.source_documents is None
+    plain = type(model) is Model and model.stacks  # nothing follows the encoder
+    if not (paired and plain and model.device.type == "cpu" and isinstance(model.front, TextFront)):
         return None
     ids, real = batch.inputs, batch.source_mask
     real = torch.ones_like(ids, dtype=torch.bool) if real is None else real

@@ -17,6 +17,7 @@ from regard.interop.table import TENSORS, Binding, Move, fit, moves, read_config
 from regard.model.config import ModelConfig, RecurrentConfig, from_plain
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
+from regard.nvib.denoising import restore
 
 OWN = "regard"  # `model_type` of a folder whose shape no other family holds
 
@@ -81,6 +82,7 @@ def outline(source: CheckpointSource) -> tuple[Model, Binding | None, list[Move]
         fault = f"{depth} blocks in the config, {len(shapes)} tensors in the file"
         raise DataError("opening a checkpoint", fault, "several tensors for each block")
     model = empty_model(config, model_class(config))
+    restore(model, source.config)
     return model, binding, fit(binding, model, shapes)
 
 

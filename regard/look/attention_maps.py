@@ -169,12 +169,13 @@ def collect_maps(hooked: HookedModel, batch: Batch, sides: dict[str, list[str]])
                 x = hooked.model.hidden(batch)
                 seen = {name: hook.seen for name, hook in hooks.items() if hook.seen is not None}
                 for name, value in zip(some, values, strict=True):
-                    pattern = seen[name][0].float()
+                    pattern = seen[name][0, ..., -keys:].float()  # without a prior, the first key
                     blocks.append(map_block(pattern, asked[stack], kept))
                     total += pattern.sum(0).cpu()
                     attention = hooked.model.get_submodule(name.removesuffix(".pattern"))
                     if isinstance(attention, Attention) and attention.o.weight.numel():
-                        norms.append(value_norms(attention, seen[value].float())[0].cpu())
+                        read = seen[value][:, -keys:].float()
+                        norms.append(value_norms(attention, read)[0].cpu())
         heads, facts, tiles = (list(each) for each in zip(*blocks, strict=True))
         mean = sparse_map(total / sum(map(len, heads)), kept)
         small, written = torch.stack(tiles).numpy(), torch.stack(norms).numpy() if norms else None

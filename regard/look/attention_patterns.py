@@ -20,6 +20,7 @@ from regard.look.hooks import HookedModel
 from regard.look.tap_names import find_taps
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.nvib.denoising import Denoising
 
 
 def attention_names(hooked: HookedModel) -> list[str]:
@@ -46,8 +47,9 @@ def find_attention(hooked: HookedModel, layer: int | str) -> tuple[str, nn.Modul
 
 
 def pattern_taps(hooked: HookedModel, name: str) -> list[str]:
-    """What must be captured to have the pattern of an attention; additive ones give it as it is."""
-    dot = isinstance(hooked.model.get_submodule(name), Attention)
+    """What must be captured to have the pattern of an attention; some give it as it is."""
+    part = hooked.model.get_submodule(name)
+    dot = isinstance(part, Attention) and not isinstance(part, Denoising)
     return [f"{name}.q", f"{name}.k"] if dot else [f"{name}.pattern"]
 
 

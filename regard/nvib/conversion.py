@@ -150,25 +150,14 @@ def attend_with_norm(
 
     None where there is no kernel that says both.
     """
-    mask, kind = ctx.mask, q.device.type
-    if kind not in ("cpu", "cuda") or not q.numel() or not k.numel():
+    if q.device.type != "cpu" or not q.numel() or not k.numel():
         return None
+    mask = ctx.mask
     if mask is not None and mask.dtype == torch.bool:
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
-    if kind == "cpu":
-        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        z, norm = kernel(q, k, v, is_causal=ctx.causal, attn_mask=mask, scale=scale)
-        return z, norm[..., None]
-    if q.dtype == torch.float64:
-        return None
-    if q.shape[1] != k.shape[1]:
-        k, v = (part.repeat_interleave(q.shape[1] // k.shape[1], 1) for part in (k, v))
-    if mask is not None:  # rows that begin at multiples of 16 bytes
-        mask = F.pad(mask, (0, -mask.shape[-1] % 8))[..., : mask.shape[-1]]
-        mask = mask.expand(len(q), q.shape[1], q.shape[2], -1)
-    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
-    z, norm, *_ = kernel(q, k, v, mask, True, 0.0, ctx.causal, scale=scale)
-    return z, norm[..., : q.shape[2], None]
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    z, norm = kernel(q, k, v, is_causal=ctx.causal, attn_mask=mask, scale=scale)
+    return z, norm[..., None]
 
 
 # The prior --------------------------------------------------------------------------------------

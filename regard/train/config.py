@@ -17,7 +17,7 @@ from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
 from regard.model import presets
 from regard.model.config import CELLS, ModelConfig, TextConfig
-from regard.verbs import Amount, Bound, Count, Natural, Share, check_value
+from regard.verbs import Amount, Bound, Count, FromZero, Natural, Share, check_fields
 
 FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
 FREE += ("patience", "workers", "shard")
@@ -42,7 +42,6 @@ OWN_FIELDS = {
 }
 """Fields of a shape that only these families have."""
 BelowOne = Annotated[float, Bound(0, math.nextafter(1, 0), "a number from 0 to below 1")]
-FromZero = Annotated[float, Bound(0, 1e300, "a number from 0 up")]
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,7 @@ class Config:
         return config
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self), include_extras=True)
-        for field in dataclasses.fields(self):
-            name, value = field.name, getattr(self, field.name)
-            check_value(type(self).__name__, name, value, hints[name])
+        check_fields(type(self).__name__, self)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from regard.errors import UsageError
-from regard.train.config import Config, FromZero
-from regard.verbs import Amount, Bound, Count, Natural, Share
+from regard.train.config import Config
+from regard.verbs import Amount, Bound, Count, FromZero, Natural, Share
 
 
 @dataclass(frozen=True)

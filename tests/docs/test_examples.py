@@ -36,6 +36,7 @@ def test_no_example_is_left_out() -> None:
         "approximation",
         "scaled_scores",
         "warm_up",
+        "text_autoencoder",  # tests/nvib
     }
 
 

@@ -19,6 +19,9 @@ zoo
 core tokens
 native
 model data
+nvib/config nvib/results
+nvib/bottleneck
+nvib/denoising
 history
 interop decode train
 look
