@@ -47,7 +47,7 @@ def discover(
         label: answered probes, each as 'a b a : yes'.
         seconds: time for the search, after which the best so far is given.
         top: rules listed.
-        checker: write a Python program that checks the best rule.
+        checker: write a Python program that checks the best rule on files of lines.
         neural: train a small Transformer too, and open it: automaton, edits, heads (a minute).
 
     Example:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from regard.ambient import current, progress
-from regard.data.tabular import kind_of
 from regard.errors import DataError
 from regard.formal.state_diagram import dot
 from regard.rules import results
@@ -309,47 +308,30 @@ def note_random(result: Discovery, rivals: Sequence[int], null: RandomLines) -> 
 
 # A rule as a program of ten lines that anybody can run on the files ------------------------------
 
-FILE = "open(name, encoding='utf-8-sig', newline='\\n')"
-ROWS = {
-    "": FILE,
-    "csv": f"csv.DictReader({FILE})",
-    "tsv": "(dict(zip(head, cells)) for lines in [(line.removesuffix('\\n').removesuffix('\\r')"
-    f".split('\\t') for line in {FILE} if line.strip('\\r\\n'))] for head in [next(lines)] "
-    "for cells in lines)",
-    "jsonl": f"map(json.loads, filter(str.strip, {FILE}))",
-}
-"""How the rows of a file are read, by its kind."""
 PACKED = {".gz": "gzip", ".xz": "lzma"}
 
 
 def write_checker(one: RuleHypothesis, form: LineFormat = WORDS, file: str = "") -> str:
     """Python that defines `accepts(tokens)`, and counts accepted lines of files such as this."""
     source = one.formula.source
-    rows = ROWS.get(kind_of(file), ROWS["csv"]) if form.column else ROWS[""]
-    if packed := PACKED.get(file[-3:].lower()):
-        rows = rows.replace("open(name", f"{packed}.open(name, 'rt'")
+    module = PACKED.get(file[-3:].lower(), "io")
     used = {"reduce(": "functools", "accumulate(": "itertools"}
     imports = [f"from {home} import {name[:-1]}" for name, home in used.items() if name in source]
-    modules = ["sys", *(name for name in ("csv", "json", "gzip", "lzma") if f"{name}." in rows)]
-    cell = f"str(row[{form.column!r}])" if form.column else "row"
-    tokens = f"{cell}.strip()" if form.chars else f"{cell}.split()"
+    tokens = "row.strip()" if form.chars else "row.split()"
     title = f"{one.rule}: {one.right} of {one.lines} lines"
     title = title.replace("\\", "\\\\").replace('"', "'")
     title = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in title)  # no NUL in a program
-    said, shown = f"accepts({tokens})", 'f"{name}: {sum(said)} of {len(said)} lines accepted"'
-    if form.label_column:
-        said = f"(row[{form.label_column!r}], {said})"
-        shown = "name, {pair: said.count(pair) for pair in sorted(set(said))}"
     lines = [
         f'"""{title}."""',
-        "; ".join([f"import {', '.join(modules)}", *imports]),
+        "; ".join([f"import sys, {module}", *imports]),
         "def accepts(tokens):",
         "    x = list(tokens)",
         f"    return bool({source})",
         'if __name__ == "__main__":',
         "    for name in sys.argv[1:]:",
-        f"        said = [{said} for row in {rows} if {cell}.strip()]",
-        f"        print({shown})",
+        f"        rows = {module}.open(name, 'rt', encoding='utf-8-sig', newline='\\n')",
+        f"        said = [accepts({tokens}) for row in rows if row.strip()]",
+        '        print(f"{name}: {sum(said)} of {len(said)} lines accepted")',
     ]
     return "\n".join(lines) + "\n"
 

@@ -97,7 +97,9 @@ def test_columns_and_characters(sides):
     best = regard.discover(table, label_column="ok", checker=checker, **options).hypotheses[0]
     assert best.rule == "count of a mod 2 is 0" and best.right == 28
     assert best.exceptions[0].line == 30
-    assert "('0', True): 1, ('yes', True): 14" in run_checker(checker, table)[0]
+    lines = sides / "lines.txt"
+    lines.write_text("".join(f"{text}\n" for text, _ in rows))
+    assert run_checker(checker, lines) == [f"{lines}: 15 of 29 lines accepted"]
     with pytest.raises(DataError, match="no column 'no'"):
         regard.discover(table, label_column="no", **options)
 
