@@ -359,7 +359,7 @@ def winograd(
 
     Args:
         model: a folder, a .gguf file, or an opened Kit: a decoder.
-        schemas: WSC's .xml, XWinograd's .tsv, or a table with the columns text, a, b, answer.
+        schemas: WSC's .xml, or a table with the columns text, a, b, answer.
         count: the first schemas (all).
         precision: of the matrix products; less is faster.
         edit: changes of activations meanwhile, such as *.9.attn.z=zero,head=3.
@@ -367,7 +367,7 @@ def winograd(
     Example:
         >>> regard.evaluate.winograd("folder", "schemas.tsv").pairs.accuracy
         $ regard evaluate winograd folder wsc273.xml
-        $ regard evaluate winograd folder xwinograd.tsv --count 100
+        $ regard evaluate winograd folder schemas.tsv --count 100
         $ regard evaluate winograd folder schemas.jsonl --json
     """
     from regard.evaluate.winograd_schemas import evaluate_schemas, read_schemas

@@ -136,18 +136,6 @@ class Accuracy(Row):
         return f"{self.accuracy:.1%} ({self.low:.1%} to {self.high:.1%}) of {self.asked:,}"
 
 
-class SchemaScores(Row):
-    """Right choices, one by one and in pairs."""
-
-    single: Accuracy
-    pairs: Accuracy
-    """Of pairs both members must be right."""
-    alone: int = shown(title="not in pairs")
-    """Schemas without their twin: not counted in pairs."""
-    ties: int = shown(title="ties, counted as wrong")
-    """Schemas whose candidates score alike, counted as wrong."""
-
-
 class JudgedSchema(Row):
     """A sentence with a gap, and how likely each candidate makes it."""
 
@@ -159,10 +147,16 @@ class JudgedSchema(Row):
     right: bool
 
 
-class WinogradScores(SchemaScores, Result):
+class WinogradScores(Result):
     """{model} on {file}; chance is 50 % of single schemas and 25 % of pairs."""
 
-    groups: dict[str, SchemaScores]
+    single: Accuracy
+    pairs: Accuracy
+    """Of pairs both members must be right."""
+    alone: int = shown(title="not in pairs")
+    """Schemas without their twin: not counted in pairs."""
+    ties: int = shown(title="ties, counted as wrong")
+    """Schemas whose candidates score alike, counted as wrong."""
     schemas: list[JudgedSchema] = shown(table=False)
     pairs_at: list[tuple[int, int]] = shown(table=False)
     """Places of the two members of each pair among the schemas."""

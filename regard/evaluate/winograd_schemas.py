@@ -3,8 +3,8 @@
 Each candidate is put in; the answer is the one after which what follows is likelier (the partial
 score of Trinh and Le 2018).
 
-Read from the XML of the Winograd Schema Challenge (Levesque 2012), XWinograd's table (Tikhonov
-2021), or a table (.tsv, .csv, .jsonl) with the columns
+Read from the XML of the Winograd Schema Challenge (Levesque 2012), or a table (.tsv, .csv, .jsonl;
+tools/xwinograd.py makes one of XWinograd's) with the columns
 
     text     the sentence, with _ in the place of the pronoun
     a, b     the candidates, as they are to stand there
@@ -13,23 +13,21 @@ Read from the XML of the Winograd Schema Challenge (Levesque 2012), XWinograd's 
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from regard.data.tabular import TableRow, kind_of, read_table
-from regard.data.text_files import find_files, read_lines
+from regard.data.text_files import find_files
 from regard.errors import DataError
 from regard.evaluate.multiple_choice import accuracy, score_options
-from regard.evaluate.results import JudgedSchema, SchemaScores, WinogradScores
+from regard.evaluate.results import JudgedSchema, WinogradScores
 
 if TYPE_CHECKING:
     from regard.kit import Kit
 
-XWINOGRAD = 7  # cells of a line: language, source, ?, sentence, its words, pronoun, candidates
 ANSWERS = "ab"
 THINGS = frozenset("it its they them their".split())
 POSSESSIVE = frozenset("my his her its our their".split())
@@ -50,17 +48,12 @@ class Schema(NamedTuple):
     """As they are put between the two."""
     answer: int
     """Which of them is right, 0 or 1."""
-    group: str = ""
 
 
 def read_schemas(path: Path | str) -> list[Schema]:
     """The schemas of a file; a line that is none is an error that names it."""
-    cells = next(iter(read_lines(path)), "").split("\t") if kind_of(path) == "tsv" else []
     if kind_of(path) == "xml":
         schemas = list(read_challenge(path))
-    elif len(cells) == XWINOGRAD and cells[4].startswith("["):
-        lines = enumerate(read_lines(path), 1)
-        schemas = [read_xwinograd(path, n, line) for n, line in lines if line.strip()]
     else:
         schemas = [read_row(path, row) for row in read_table(path, ("text", "a", "b", "answer"))]
     if not schemas:
@@ -139,40 +132,6 @@ def fitted(name: str, before: str, pronoun: str, after: str) -> str:
     return first + blank + rest + ("'s" if owns else "")
 
 
-# XWinograd --------------------------------------------------------------------------------------
-
-
-def read_xwinograd(path: Path | str, number: int, line: str) -> Schema:
-    """A line of XWinograd; its group is the language and the source."""
-    place = f"line {number}"
-    try:
-        language, source, _, text, *packed = line.split("\t")
-        words, (pronoun, (first, _), _), both = map(json.loads, packed)
-        named, right = [each[0] for each in both], [bool(each[3]) for each in both]
-        start = find_word(text, words, first, pronoun)
-    except (ValueError, TypeError, IndexError, KeyError) as error:
-        expected = "language, source, ?, sentence, words, pronoun, candidates"
-        raise wrong(path, place, str(error), expected) from None
-    check_candidates(path, place, named)
-    if sorted(right) != [False, True]:
-        raise wrong(path, place, f"{sum(right)} right candidates", "one")
-    before, after = text[:start], text[start + len(pronoun) :]
-    a, b = (fitted(name, before, pronoun, after) for name in named)
-    return Schema(place, before, after, (a, b), right.index(True), group=f"{language} {source}")
-
-
-def find_word(text: str, words: Sequence[str], place: int, word: str) -> int:
-    """Where the word of this place begins; words that the text writes otherwise are passed over."""
-    at = 0
-    for other in words[:place]:
-        begin = text.find(other, at)
-        at = begin + len(other) if begin >= 0 and begin - at < 3 else at
-    begin = text.find(word, at)
-    if begin < 0:
-        raise ValueError(f"{word!r} is not in {text[:60]!r}")
-    return begin
-
-
 # Pairs ------------------------------------------------------------------------------------------
 
 
@@ -182,7 +141,7 @@ def pair_up(schemas: Sequence[Schema]) -> list[tuple[int, int]]:
     while n + 1 < len(schemas):
         one, other = schemas[n], schemas[n + 1]
         both = [[name.casefold() for name in schema.candidates] for schema in (one, other)]
-        twins = one.group == other.group and sorted(both[0]) == sorted(both[1])
+        twins = sorted(both[0]) == sorted(both[1])
         twins = twins and both[0][one.answer] != both[1][other.answer]
         pairs += [(n, n + 1)] if twins else []
         n += 2 if twins else 1
@@ -206,26 +165,15 @@ def judge(kit: Kit, schemas: Sequence[Schema]) -> list[JudgedSchema]:
     return judged
 
 
-def count_right(
-    judged: Sequence[JudgedSchema], pairs: Sequence[tuple[int, int]], members: Collection[int]
-) -> SchemaScores:
-    """Accuracy of some schemas, and of their pairs, of which both members must be right."""
-    own = [pair for pair in pairs if pair[0] in members]
-    both = sum(judged[a].right and judged[b].right for a, b in own)
-    ties = sum(judged[n].scores[0] == judged[n].scores[1] for n in members)
-    single = accuracy(sum(judged[n].right for n in members), len(members))
-    return SchemaScores(single, accuracy(both, len(own)), len(members) - 2 * len(own), ties)
-
-
 def evaluate_schemas(kit: Kit, schemas: Sequence[Schema]) -> WinogradScores:
-    """All that is known of the schemas, group by group and one by one."""
-    groups: dict[str, list[int]] = {}
-    for n, schema in enumerate(schemas):
-        groups.setdefault(schema.group, []).append(n)
+    """Accuracy of schemas, and of their pairs, of which both members must be right."""
     judged, pairs = judge(kit, schemas), pair_up(schemas)
+    both = sum(judged[a].right and judged[b].right for a, b in pairs)
     return WinogradScores(
-        **vars(count_right(judged, pairs, range(len(judged)))),
-        groups={name: count_right(judged, pairs, own) for name, own in groups.items()},
+        single=accuracy(sum(each.right for each in judged), len(judged)),
+        pairs=accuracy(both, len(pairs)),
+        alone=len(judged) - 2 * len(pairs),
+        ties=sum(each.scores[0] == each.scores[1] for each in judged),
         schemas=judged,
         pairs_at=pairs,
     )
