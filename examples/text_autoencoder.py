@@ -210,25 +210,14 @@ def as_autoencoder(model: Model, latent: LatentConfig) -> Autoencoder:
     return model
 
 
-def restore(model: Model, config: dict[str, Any], path: Any) -> Model:
-    """The autoencoder that a folder holds: its bottlenecks are there, `config` says what of them.
-
-    Args:
-        model: what `regard.load` made of the folder.
-        config: the folder's config.json.
-        path: the folder, for messages.
-    """
-    if NOTED not in config:
+def load(path: str | Path) -> Kit:
+    """The folder `final` of a run; `regard.load` puts bottlenecks on, config.json says the rest."""
+    kit = regard.load(path)
+    if NOTED not in kit.config:
         fix = "`text_autoencoder.py train` makes one"
         raise DataError(f"opening {path}", "a model without latents", "an autoencoder", fix)
-    noted = config[NOTED]
-    return as_autoencoder(model, LatentConfig(**noted | {"lengths": tuple(noted["lengths"])}))
-
-
-def load(path: str | Path) -> Kit:
-    """The folder `final` of a run."""
-    kit = regard.load(path)
-    restore(kit.model, kit.config, path)
+    noted = kit.config[NOTED]
+    as_autoencoder(kit.model, LatentConfig(**noted | {"lengths": tuple(noted["lengths"])}))
     return kit
 
 
@@ -294,10 +283,6 @@ class NVAE(Seq2Seq):
         make_autoencoder(kit.model, latent, config)
         kit.config[NOTED] = asdict(latent)
         return kit
-
-    def restore(self, model: Model, folder: Path) -> Model:
-        """That of a checkpoint."""
-        return restore(model, regard.load(folder).config, folder)
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
         """What is minimised."""

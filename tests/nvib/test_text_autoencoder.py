@@ -9,6 +9,7 @@ import torch
 
 from examples import text_autoencoder as example
 from examples.text_autoencoder import Autoencoder, LatentConfig, NVAEConfig, make_autoencoder
+from regard.decode.loop import search_kit
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.model import presets
@@ -189,6 +190,8 @@ def test_texts_are_said_again_alone_and_together(tmp_path, latent):
     kit = example.load(done.path)
     alone = [next(example.reconstruct(kit, [text])).said for text in TEXTS[:4]]
     assert [row.said for row in example.reconstruct(kit, TEXTS[:4])] == alone
+    found = search_kit(kit, kit.batch(TEXTS[:4]), 29)  # as any encoder-decoder answers
+    assert [kit.text(row[0].tokens) for row in found] == alone
     assert len({*alone}) > 2 and len({len(text) for text in alone}) > 2
     told = example.measure_latents(kit, TEXTS[:8])
     assert not told.collapsed and told.other > told.nats + 0.1
