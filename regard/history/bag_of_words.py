@@ -25,8 +25,6 @@ from regard.history.ibm1 import Floats, Ids, Ragged, Sparse, link_keys, runs
 if TYPE_CHECKING:
     from torch import Tensor
 
-RUNNERS_UP = 8  # other classes that could stand at any place
-
 
 @dataclass(frozen=True)
 class Classes:
@@ -57,25 +55,18 @@ class BagModel:
         scores -= np.log(np.exp(scores).sum())
         return scores
 
-    def slots(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[ibm1.Slot]:
-        """What could stand at each place; unknown source words (-1) are copied near theirs."""
+    def choose(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[ibm1.Chosen]:
+        """The word of each place; unknown source words (-1) are copied near theirs."""
         logprobs = self.logprobs(ids[ids >= 0])
         lengths = self.classes.lengths
         full = lengths[min(len(ids), len(lengths) - 1)] * max(1, len(ids) / (len(lengths) - 1))
         unknown = np.flatnonzero(ids < 0)
         size = max(round(float(full)) - len(unknown), int(len(unknown) < len(ids)))
-        order = np.argsort(-logprobs, kind="stable")
-        runners_up = [self.option(n, logprobs, targets) for n in order[size : size + RUNNERS_UP]]
-        placed = [
-            (float(self.classes.place[n]), [self.option(n, logprobs, targets), *runners_up])
-            for n in order[:size]
-        ]
-        placed += [((n + 0.5) / len(ids), ibm1.unknown_slot(sentence[n])) for n in unknown]
-        return [slot for _, slot in sorted(placed, key=lambda pair: pair[0])]
-
-    def option(self, n: np.integer, logprobs: Floats, targets: list[str]) -> ibm1.Option:
-        """The word of a class and how likely it is."""
-        return ibm1.Option(targets[self.classes.word[n]], float(logprobs[n]))
+        best, place = np.argsort(-logprobs, kind="stable")[:size], self.classes.place
+        chosen = [ibm1.Chosen(targets[self.classes.word[n]], float(logprobs[n])) for n in best]
+        placed = [(float(place[n]), word) for n, word in zip(best, chosen, strict=True)]
+        placed += [((n + 0.5) / len(ids), ibm1.copy_unknown(sentence[n])) for n in unknown]
+        return [word for _, word in sorted(placed, key=lambda pair: pair[0])]
 
 
 def classify(sources: Ragged, targets: Ragged) -> tuple[Classes, Ragged]:

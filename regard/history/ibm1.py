@@ -126,23 +126,18 @@ def runs(first: Ids, sizes: Ids) -> Ids:
 # Word by word -------------------------------------------------------------------------------------
 
 LEAST = 1e-3  # translations that are less likely are left out
-CHOICES = 10  # translations of a word that may stand in a list of several
 
 
-class Option(NamedTuple):
-    """A word that could stand at a place; "" is none."""
+class Chosen(NamedTuple):
+    """The word of a place; "" is none."""
 
     text: str
     logprob: float
 
 
-Slot = list[Option]
-"""What could stand at one place, the choice first."""
-
-
-def unknown_slot(word: str) -> Slot:
-    """A source word that was never seen is copied, or said to be unknown; nothing tells which."""
-    return [Option(word, math.log(0.5)), Option("<unk>", math.log(0.5))]
+def copy_unknown(word: str) -> Chosen:
+    """A source word that was never seen is copied; nothing tells whether that is right."""
+    return Chosen(word, math.log(0.5))
 
 
 @dataclass(frozen=True)
@@ -188,23 +183,21 @@ class WordByWord:
     silent: Floats
     """How often each source word becomes nothing."""
 
-    def slots(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[Slot]:
-        """What could stand at each place; unknown source words (-1) are copied."""
+    def choose(self, sentence: list[str], ids: Ids, targets: list[str]) -> list[Chosen]:
+        """The word of each place; unknown source words (-1) are copied."""
         return [
-            unknown_slot(word) if id < 0 else self.options(int(id), targets)
+            copy_unknown(word) if id < 0 else self.likeliest(int(id), targets)
             for word, id in zip(sentence, ids, strict=True)
         ]
 
-    def options(self, id: int, targets: list[str]) -> Slot:
-        """Translations of one source word, the likeliest first."""
+    def likeliest(self, id: int, targets: list[str]) -> Chosen:
+        """The translation of one source word."""
         columns, t = self.table.row(id)
-        nothing = float(self.silent[id])
-        order = np.argsort(-t, kind="stable")[:CHOICES]
-        logs = np.log(t[order]) + np.log1p(-nothing)
-        slot = [Option(targets[columns[n]], float(p)) for n, p in zip(order, logs, strict=True)]
-        if nothing > 0:
-            slot.append(Option("", float(np.log(nothing))))
-        return sorted(slot, key=lambda option: -option.logprob)
+        n, nothing = t.argmax(), float(self.silent[id])
+        said = float(t[n]) * (1 - nothing)
+        if nothing > said:
+            return Chosen("", math.log(nothing))
+        return Chosen(targets[columns[n]], math.log(said))
 
 
 def train_words(

@@ -1,8 +1,7 @@
 """Translators that count words: naive Bayes, logistic regression, IBM model 1.
 
-Each model says what could stand at each place (a slot); here the best translations are put together
-from that. Words are the same in capitals or not: a source word is known by its small letters, a
-target word is written as it mostly is where no sentence begins.
+Each model chooses the word of each place. Words are the same in capitals or not: a source word is
+known by its small letters, a target word is written as it mostly is where no sentence begins.
 
 A folder has config.json (`model_type`), model.safetensors and vocabulary.json.
 """
@@ -27,7 +26,7 @@ from regard.data.word_frequencies import words
 from regard.errors import DataError, expecting
 from regard.files import check_new, read_arrays, read_json, take_ids, write_counted, write_whole
 from regard.history.bag_of_words import BagModel, Classes, train_bayes, train_logreg
-from regard.history.ibm1 import Ids, Ragged, Slot, Sparse, WordByWord, train_words
+from regard.history.ibm1 import Chosen, Ids, Ragged, Sparse, WordByWord, train_words
 from regard.history.results import TranslatorRun
 
 WEIGHTS, WORDS = "model.safetensors", "vocabulary.json"
@@ -96,26 +95,19 @@ def spelling(sentences: Sequence[Sequence[str]]) -> dict[str, str]:
 # Translating --------------------------------------------------------------------------------------
 
 
-class WordChoices(NamedTuple):
-    """One translation: the word of each slot and its log-probability."""
-
-    words: tuple[str, ...]
-    logprob: float
-
-
 class TranslatedSentence(NamedTuple):
     """What became of one sentence."""
 
-    slots: list[Slot]
-    best: list[WordChoices]
+    words: list[Chosen]
     unknown: list[str]
     """Source words that were never seen; they are copied."""
     raised: bool
     """Whether the source begins with a capital, and so the translation."""
 
-    def text(self, words: tuple[str, ...]) -> str:
-        """Words as a line, with blanks between words and marks."""
-        line = " ".join(word for word in words if word)
+    @property
+    def text(self) -> str:
+        """One line, with blanks between words and marks."""
+        line = " ".join(word.text for word in self.words if word.text)
         return line[:1].upper() + line[1:] if self.raised else line
 
 
@@ -133,13 +125,13 @@ class WordTranslator:
         sizes = f"{len(self.words.sources):,} to {len(self.words.targets):,} words"
         return f"<translator by {self.kind}, {sizes}>"
 
-    def translate(self, text: str, count: int = 1) -> TranslatedSentence:
-        """The best translations of a sentence, at most so many."""
+    def translate(self, text: str) -> TranslatedSentence:
+        """The translation of a sentence."""
         sentence = cut(text)
         ids: Ids = self.words.encode(sentence)
-        slots = self.model.slots(sentence, ids, self.words.targets) if sentence else []
+        chosen = self.model.choose(sentence, ids, self.words.targets) if sentence else []
         unknown = [word for word, id in zip(sentence, ids, strict=True) if id < 0]
-        return TranslatedSentence(slots, likeliest(slots, count), unknown, text[:1].isupper())
+        return TranslatedSentence(chosen, unknown, text[:1].isupper())
 
     # Folders --------------------------------------------------------------------------------------
 
@@ -197,28 +189,6 @@ def from_arrays(kind: str, arrays: Arrays, words: WordNumbers) -> BagModel | Wor
     word, seen = take_ids(arrays, "word", count, targets), take_ids(arrays, "seen", count, 1 << 31)
     classes = Classes(word, seen, real("place", count), arrays["lengths"].astype(np.float64))
     return BagModel(classes, real("base", count), real("each", count), rows)
-
-
-# Several translations -----------------------------------------------------------------------------
-
-
-def likeliest(slots: list[Slot], count: int) -> list[WordChoices]:
-    """The choice of each slot, then the likeliest other ways; no other word is taken twice.
-
-    Slots are independent, so that the best of the first n slots lie among the best of n - 1.
-    """
-    best = [WordChoices((), 0.0)]
-    for slot in slots:
-        mixed: dict[tuple[str, ...], WordChoices] = {}
-        for shorter in best:
-            for n, (text, logprob) in enumerate(slot if count > 1 else slot[:1]):
-                if n and text and text in shorter.words:
-                    continue
-                longer = WordChoices((*shorter.words, text), shorter.logprob + logprob)
-                mixed.setdefault(longer.words, longer)
-        first, *rest = mixed.values()
-        best = [first, *sorted(rest, key=lambda candidate: -candidate.logprob)[: count - 1]]
-    return best
 
 
 # Training -----------------------------------------------------------------------------------------

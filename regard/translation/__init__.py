@@ -254,7 +254,9 @@ def open_translator(
         from regard.translation.counting_translator import CountingTranslator
 
         refused = ("explain", "edit", "nv", "memory", "must", "ban", "begin", "glossary")
-        if asked := [name for name in refused if getattr(config, name)]:
+        asked = [name for name in refused if getattr(config, name)]
+        asked += ["alternatives"] if config.alternatives > 1 else []
+        if asked:
             wrong = f"{asked[0]} by a model that counts words"
             raise UsageError(DOING, wrong, "a Transformer or a recurrent translator")
         yield CountingTranslator(model, config)

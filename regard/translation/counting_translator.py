@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from regard.ambient import note
 from regard.data.sentences import sentence_spans
-from regard.history.word_translator import TranslatedSentence, WordTranslator
+from regard.history.word_translator import WordTranslator
 from regard.translation.config import TranslateConfig
-from regard.translation.document import Document, Part, Segment, TargetText, distinct, join
-from regard.translation.results import OtherWord, TargetWord
+from regard.translation.document import Document, Part, Segment, TargetText, join
+from regard.translation.results import TargetWord
 from regard.translation.translator import Tell
 
 
@@ -24,17 +24,21 @@ class CountingTranslator:
 
     def translate(self, texts: Sequence[str], tell: Tell | None = None) -> list[Document]:
         """What becomes of each text; unknown words are counted."""
-        documents, unknown, count = list[Document](), list[str](), self.config.alternatives
+        documents, unknown = list[Document](), list[str]()
         for n, text in enumerate(texts, 1):
             parts, words = list[Part](), list[TargetWord]()
             for span in sentence_spans(text):
-                sentence = self.model.translate(text[slice(*span)], count)
+                sentence = self.model.translate(text[slice(*span)])
                 segment = Segment(span, text[slice(*span)], [], False)
-                best = (TargetText(sentence.text(each), log, []) for each, log in sentence.best)
-                parts.append(Part(segment, distinct(best)))
-                words += list_words(sentence, count > 1)
+                logprob = sum(word.logprob for word in sentence.words)
+                parts.append(Part(segment, [TargetText(sentence.text, logprob, [])]))
+                words += [
+                    TargetWord(word.text, math.exp(word.logprob), [])
+                    for word in sentence.words
+                    if word.text
+                ]
                 unknown += sentence.unknown
-            whole = join(text, parts, count)
+            whole = join(text, parts, 1)
             documents.append(Document(text, parts, whole, words if self.config.doubt else None))
             if tell is not None:
                 tell(n, len(texts))
@@ -46,18 +50,3 @@ class CountingTranslator:
     def read(self, document: Document) -> Document:
         """A document with its words, which it has."""
         return document
-
-
-def list_words(sentence: TranslatedSentence, several: bool) -> list[TargetWord]:
-    """Each word of the best translation with its probability, and what else could stand there."""
-    best, listed = sentence.best[0].words, list[TargetWord]()
-    for n, (first, *rest) in enumerate(sentence.slots):
-        if not first.text:
-            continue
-        others = [
-            OtherWord(text, math.exp(logprob), sentence.text((*best[:n], text, *best[n + 1 :])))
-            for text, logprob in rest
-        ]
-        chosen = others if several else None
-        listed.append(TargetWord(first.text, math.exp(first.logprob), [], chosen))
-    return listed
