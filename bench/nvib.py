@@ -40,7 +40,7 @@ from examples import text_autoencoder
 from examples.text_autoencoder import ROWS, NVAEConfig, measure_latents, read_latents
 from regard.kit import Kit
 from regard.look.attention_patterns import patterns
-from regard.look.probing import Labelled, fit_probe, make_task
+from regard.look.probing import Labelled, count_right, make_task
 from regard.model.batch import Batch
 from regard.nvib.denoising import bottlenecks
 from regard.train.config import DataConfig, TrainConfig
@@ -203,10 +203,10 @@ def probe_latents(args: argparse.Namespace) -> None:
         task = make_task(labels, firsts, range(len(texts)))
         for what, vectors in (("latents", latents), ("mean vector", plain)):
             held = vectors[task.kept]
-            fit, dev, test = (Labelled(held[part], task.labels[part]) for part in task.parts)
-            right = fit_probe("linear", fit, dev, len(task.names)).count_right(test)
-            share, usual = right / len(test.y), task.majority() / len(test.y)
-            print(f"{name} from {what}: {share:.1%} of {len(test.y)}; most frequent {usual:.1%}")
+            parts = [Labelled(held[part], task.labels[part]) for part in task.parts]
+            right, asked = count_right("linear", parts, len(task.names)), len(parts[-1].y)
+            share, usual = right / asked, task.majority() / asked
+            print(f"{name} from {what}: {share:.1%} of {asked}; most frequent {usual:.1%}")
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ from regard.data.word_frequencies import (
     words,
     write_counts,
 )
-from regard.translation.repair import letter_runs
+from regard.translation.repair import WORD
 from regard.zoo import HOME
 
 ALIGNMENT = {"block": 1, "firm": 0.7}  # the best of bench/align.py
@@ -59,7 +59,7 @@ def main() -> None:
     read, written = Counter[str](), Counter[str]()
     for source, target in all_pairs(args.train):
         read.update(words(key(source)))
-        written.update(run.lower() for run in letter_runs(target))
+        written.update(run.lower() for run in WORD.findall(target))
     files = {
         WORDS_FILE: write_counts(read),
         WRITTEN_FILE: sort_lines(word for word, count in written.items() if count > 1),
