@@ -26,19 +26,14 @@ SWISS = (
     ("aastriiche", "laa", "lönd"),  # paint, let, which want an accusative
 )
 Source = str | WordSource
-"""An expression of a regular language, the grammar of another, which derives no word in two ways;
-or anything else that knows its words."""
+"""An expression of a regular language, or what else knows the words of one."""
 
 
 def build(name: str, kind: str, summary: str, alphabet: Word | str, source: Source) -> Language:
     """A language by what it is made of."""
     words = tuple(alphabet)
-    if not isinstance(source, str):
-        return Language(name, kind, summary, words, source)
-    if kind == REGULAR:
-        return Language(name, kind, summary, words, regex_dfa(source, words))
-    grammar = read_grammar(source, f"the grammar of {name}")
-    return Language(name, kind, summary, grammar.terminals, Chart(grammar, unambiguous=True))
+    known = regex_dfa(source, words) if isinstance(source, str) else source
+    return Language(name, kind, summary, words, known)
 
 
 def dyck(kinds: int) -> Language:
@@ -48,7 +43,8 @@ def dyck(kinds: int) -> Language:
         raise UsageError("making a Dyck language", asked, f"1 to {len(BRACKETS)} kinds")
     summary = f"balanced brackets {' '.join(map(' '.join, BRACKETS[:kinds]))}"
     rules = " | ".join(f"'{a}' S '{b}' S" for a, b in BRACKETS[:kinds])
-    return build(f"dyck-{kinds}", FREE, summary, "", f"S -> {rules} |")
+    grammar, name = read_grammar(f"S -> {rules} |", "the grammar of brackets"), f"dyck-{kinds}"
+    return Language(name, FREE, summary, grammar.terminals, Chart(grammar, unambiguous=True))
 
 
 EVEN = "first and last symbol agree: 01 and 10 evenly often"

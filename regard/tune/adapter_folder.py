@@ -364,7 +364,7 @@ def merge_adapter(kit: Kit, out: Path) -> Merged:
     if not lora.adapted(model):
         fault, expected = f"{kit.path or kit} has no adapter", "the folder of an adapter"
         raise UsageError("merging an adapter", fault, expected)
-    size = sum(parameter.numel() for parameter in lora.adapter_parameters(model).values())
+    size = sum(p.numel() for name, p in model.named_parameters() if ".adapters." in name)
     generator, pad = torch.Generator().manual_seed(current().seed), kit.config.get("pad_token_id")
     inputs = [b.to(model.device) for b in batches(model.config, generator, int(pad or 0))]
     with torch.no_grad():

@@ -200,17 +200,6 @@ def adapters_off(model: nn.Module) -> Iterator[None]:
         switch(model, before)
 
 
-def adapter_parameters(model: nn.Module, name: str | None = None) -> dict[str, nn.Parameter]:
-    """The parameters of one adapter, or of all, by name."""
-    return {
-        f"{path}.adapters.{held}.{leaf}": parameter
-        for path, linear in adapted(model).items()
-        for held, low in lows_of(linear).items()
-        if name in (None, held)
-        for leaf, parameter in low.named_parameters()
-    }
-
-
 def train_beside(model: nn.Module, patterns: Sequence[str]) -> None:
     """Let weights be trained beside an adapter, such as those of a new output head."""
     for name, parameter in model.named_parameters():

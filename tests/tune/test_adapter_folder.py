@@ -16,7 +16,7 @@ from regard.train.config import LoRA
 from regard.tune import lora
 from regard.tune.adapter_folder import identify_base
 from tests.conftest import make_folder
-from tests.tune.test_lora import draw_weights
+from tests.tune.test_lora import adapter_parameters, draw_weights
 
 FAMILIES = {
     "llama": (
@@ -95,8 +95,8 @@ def test_peft_opens_ours(bases, tmp_path, name, kind):
         assert (their_logits(theirs, name) - ours).abs().max() > 1e-2
     again = regard.load(tmp_path / "adapter")
     assert torch.equal(our_logits(again, name), ours)
-    held = lora.adapter_parameters(again.model)
-    for path, parameter in lora.adapter_parameters(kit.model).items():
+    held = adapter_parameters(again.model)
+    for path, parameter in adapter_parameters(kit.model).items():
         assert torch.equal(held.pop(path), parameter), path
     assert not held
     again.save(tmp_path / "again")

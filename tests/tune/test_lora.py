@@ -19,11 +19,16 @@ from regard.tune import lora
 VARIANTS = [LoRA(r=3), LoRA(r=3, rslora=True, alpha=5), LoRA(r=3, dora=True)]
 
 
+def adapter_parameters(model, name=""):
+    """The parameters of one adapter, or of all, by name."""
+    return {n: p for n, p in model.named_parameters() if f".adapters.{name}" in n}
+
+
 def draw_weights(model, name="default", seed=1):
     """Give an adapter weights as if it were trained."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in lora.adapter_parameters(model, name).values():
+        for parameter in adapter_parameters(model, name).values():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
 
 
@@ -64,7 +69,7 @@ def test_gradients_reach_the_adapter_only(model, batch, config):
     lora.attach(model, config)
     draw_weights(model)
     model.train()(batch).square().sum().backward()
-    own = lora.adapter_parameters(model)
+    own = adapter_parameters(model)
     for name, parameter in model.named_parameters():
         assert (parameter.grad is not None and parameter.grad.any()) == (name in own), name
     assert len(own) == 2 * 2 * (3 if config.dora else 2)

@@ -16,6 +16,7 @@ import regard
 from regard.errors import UsageError
 from regard.files import file_hash
 from regard.tune import lora
+from tests.tune.test_lora import adapter_parameters
 
 TRAIN = regard.TrainConfig(
     **dict(steps=12, length=16, batch_tokens=64, warm_up=2, lr=0.01, accumulate=2),
@@ -66,7 +67,7 @@ def test_final_of_a_run_is_the_adapter(place, tmp_path, kind):
     held = dict(kit.model.named_parameters())
     for name, parameter in plain.model.named_parameters():
         assert torch.equal(held[name], parameter), name
-    trained = lora.adapter_parameters(kit.model)
+    trained = adapter_parameters(kit.model)
     assert trained and all(parameter.any() for parameter in trained.values())
     optimizer = regard.train.checkpoint.load_file(step / "trainer" / "optimizer.safetensors")
     assert {name.partition("/")[2] for name in optimizer} == set(trained)
@@ -143,9 +144,7 @@ def test_an_adapter_is_trained_further(place, tmp_path):
     data = regard.DataConfig(init=str(tmp_path / "first" / "final"))
     second = start(place, tmp_path / "second", data=data, lora=None)
     assert second.kit.base == first.kit.base and second.weights != first.weights
-    assert set(lora.adapter_parameters(second.kit.model)) == set(
-        lora.adapter_parameters(first.kit.model)
-    )
+    assert set(adapter_parameters(second.kit.model)) == set(adapter_parameters(first.kit.model))
     with pytest.raises(UsageError, match="which is an adapter"):
         start(place, tmp_path / "third", data=data)
 
