@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,7 @@ from regard.model.config import FrontConfig, TextConfig
 from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
 from regard.model.strict import StrictCache, strict_logits
+from regard.nvib import regularised
 from regard.nvib.config import Strength
 from regard.nvib.denoising import NOTED, describe
 from regard.tokens.tokenizer import Side, Tokenizer
@@ -273,12 +274,7 @@ class Kit:
         Words as commands write them do too: `kit.edit(["decoder.blocks.9.attn.z=zero,head=3"])`.
         With `nv` its attention is regularised meanwhile, as by `regard.nvib.regularise`.
         """
-        with ExitStack() as stack:
-            if nv:
-                from regard.nvib.conversion import regularised
-
-                stack.enter_context(regularised(self, nv, nv_text))
-            stack.enter_context(self.hooked.editing(parse_edits(edits)))
+        with regularised(self, nv, nv_text), self.hooked.editing(parse_edits(edits)):
             yield
 
     def capture(self, taps: str | Sequence[str]) -> AbstractContextManager[list[Captured]]:

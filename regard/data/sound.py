@@ -176,6 +176,8 @@ def open_sound(
     if opened is None and not Path(str(path)).is_file():
         raise DataError(doing, "no such file", "a sound file")
     about: dict[str, Any] = {}
+    if raw is None and str(path).endswith(".raw"):
+        raise DataError(doing, "raw sound, which has no header", "--rate and --format with it")
     if raw is not None:
         subtype = SUBTYPES[raw[1]]
         about = dict(samplerate=raw[0], subtype=subtype, channels=1, format="RAW", endian="LITTLE")

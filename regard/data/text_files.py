@@ -75,14 +75,14 @@ def find_files(paths: Paths) -> list[Path]:
     found: list[Path] = []
     for path in map(Path, several):
         if not path.exists():
-            raise DataError(f"reading {path}", "no such file or folder", "text files")
+            raise DataError(f"reading {path}", "no such file or folder", "one that is there")
         if not path.is_dir():
             found.append(path)
             continue
         inside = [file for file in path.rglob("*") if file.is_file()]
         shown = [f for f in inside if not any(p[0] == "." for p in f.relative_to(path).parts)]
         if not shown:
-            raise DataError(f"reading {path}", "a folder without files", "text files")
+            raise DataError(f"reading {path}", "a folder without files", "files in it")
         found += sorted(shown, key=lambda file: file.parts)
     return found
 

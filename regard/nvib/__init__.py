@@ -6,6 +6,8 @@ Bottlenecks are put before attentions of any model: `attach`. The loss that trai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from regard.nvib.config import NVIBConfig, Strength, Temperatures
@@ -85,3 +87,15 @@ def restore(kit: Kit) -> Kit:
 
     detach(kit.model)
     return kit
+
+
+@contextmanager
+def regularised(kit: Kit, strength: Strength, text: Files | None = None) -> Iterator[None]:
+    """Inside, a model is regularised; of strength 0 it stays as it is."""
+    if strength:
+        regularise(kit, strength, text=text)
+    try:
+        yield
+    finally:
+        if strength:
+            restore(kit)

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -376,13 +375,3 @@ def detach(model: nn.Module) -> None:
             site.kernel, site.recordable = site.kernel_before, True
             del site.kernel_before, site.prior, site.offset, site.reading
             site.__class__ = Attention  # type: ignore[assignment]
-
-
-@contextmanager
-def regularised(kit: Kit, strength: Strength, files: Files | None = None) -> Iterator[None]:
-    """Inside, a model is regularised."""
-    attach(kit, strength, files)
-    try:
-        yield
-    finally:
-        detach(kit.model)

@@ -282,6 +282,8 @@ def test_zero_length_and_not_a_number(written):
 
 
 def test_missing_file_and_nonsense(written, tmp_path):
+    with pytest.raises(DataError, match="raw sound, which has no header"):
+        read_sound(written(b"\0" * 40, "tone.raw"))
     with pytest.raises(DataError, match="none.wav"):
         read_sound(tmp_path / "none.wav")
     with pytest.raises(DataError, match="nonsense"):

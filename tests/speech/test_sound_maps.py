@@ -27,7 +27,7 @@ def run(request, tmp_path_factory):
 
 def batch_of(model):
     kit, hearing, _ = SOUND_RUN.open(model)
-    _, _, planes = next(iter(read_clips(["tones-test"], hearing, print)))
+    _, _, planes = next(iter(read_clips(["tones-test"], hearing)))
     return kit, planes, SOUND_RUN.batch(kit, torch.from_numpy(planes.copy())[None])
 
 
