@@ -268,7 +268,7 @@ def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
             old = extra["values"], extra["targets"], config.clip_range
             more = config.value_weight * losses.clipped_value_loss(values, *old)
         else:
-            more = extra["beta"][:, None] * losses.divergence(policy - extra["reference"], "k2")
+            more = extra["beta"][:, None] * losses.divergence(policy - extra["reference"])
         total, rows, tokens = ((each + more) * kept).sum(), kept.any(1), kept.sum()
         share = tokens / rows.sum().clamp(min=1)  # figures are of rows, sums of tokens
         figures = {n: (extra[n] * rows).sum() * share for n in ("reward", "kl", "length", "beta")}

@@ -86,16 +86,13 @@ def whiten(values: Tensor, real: Tensor) -> Tensor:
     return (values - some.mean()) / (spread + 1e-8) * real
 
 
-def divergence(log_ratio: Tensor, kind: Literal["k1", "k2", "k3"] = "k3") -> Tensor:
-    """Estimates of KL(π‖ref) from log π − log ref of tokens drawn from π (Schulman 2020).
+def divergence(log_ratio: Tensor) -> Tensor:
+    """½ (log ρ)² of log ρ = log π − log ref of tokens drawn from π: k2 (Schulman 2020).
 
-    k1 = log ρ is unbiased; k3 = 1/ρ − 1 + log ρ too, and never negative; k2 = ½ (log ρ)² is biased,
-    but of the three it alone has the gradient of KL(π‖ref) when taken as a loss: that of k1 is 0
-    on average, that of k3 belongs to KL(ref‖π).
+    As an estimate of KL(π‖ref) it is biased, but as a loss it alone has its gradient: that of
+    k1 = log ρ is 0 on average, that of k3 = 1/ρ − 1 + log ρ belongs to KL(ref‖π).
     """
-    if kind == "k3":
-        return torch.expm1(-log_ratio) + log_ratio
-    return log_ratio if kind == "k1" else 0.5 * log_ratio**2
+    return 0.5 * log_ratio**2
 
 
 def adapt_beta(beta: float, divergence: float, target: float) -> float:
