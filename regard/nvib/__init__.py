@@ -36,7 +36,7 @@ def attach(kit: Kit, pattern: str = "*", config: NVIBConfig = NVIB) -> Attached:
 
     Example:
         >>> regard.nvib.attach(kit, "encoder.blocks.*").skipped
-        []
+        {}
     """
     from regard.nvib.denoising import attach as put
 

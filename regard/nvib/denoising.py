@@ -27,7 +27,7 @@ from regard.errors import DataError, UsageError, did_you_mean
 from regard.model.precision import PackedLinear
 from regard.nvib.bottleneck import Bottleneck, Reading
 from regard.nvib.config import NVIBConfig
-from regard.nvib.results import Attached, Skipped
+from regard.nvib.results import Attached
 
 DOING = "attaching a bottleneck"
 LINEAR = "its keys are no linear maps of vectors"
@@ -123,7 +123,7 @@ def attach(model: nn.Module, pattern: str = "*", config: NVIBConfig | None = Non
     names = [name for name in chosen if not faults[name]]
     for name in names:
         put_on(model, name, config or NVIBConfig())
-    return Attached(names, [Skipped(name, why) for name in chosen if (why := faults[name])])
+    return Attached(names, {name: why for name in chosen if (why := faults[name])})
 
 
 def unfit(model: nn.Module) -> dict[str, str]:

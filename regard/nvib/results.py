@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from regard.result import Result, Row
-
-
-class Skipped(Row):
-    """An attention that was left as it is."""
-
-    attention: str
-    why: str
+from regard.result import Result
 
 
 class Attached(Result):
@@ -17,4 +10,5 @@ class Attached(Result):
 
     attentions: list[str]
     """Those that have one now, by name."""
-    skipped: list[Skipped]
+    skipped: dict[str, str]
+    """Those that were left as they are, and why."""

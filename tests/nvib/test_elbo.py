@@ -135,7 +135,7 @@ def test_a_folder_with_wrong_bottlenecks_is_refused(tmp_path, wrong):
 def test_a_family_with_a_bottleneck_is_a_folder_of_our_own(tmp_path):
     kit = Kit(Model.fresh(presets.bert(32, 2, 4, 50, 16)), None, bind("BertForMaskedLM"))
     done = regard.nvib.attach(kit, "encoder.blocks.0")
-    assert done.attentions == ["encoder.blocks.0.attn"] and done.skipped == []
+    assert done.attentions == ["encoder.blocks.0.attn"] and done.skipped == {}
     kit.save(tmp_path)
     assert "encoder.blocks.0.attn.bottleneck.mean.weight" in load_file(
         tmp_path / "model.safetensors"
