@@ -144,13 +144,17 @@ def sort_classes(labels: Sequence[str]) -> list[str]:
     return sorted(classes, key=int) if whole else sorted(classes)
 
 
+def is_number(cell: Any) -> bool:
+    """Whether a cell is a finite number."""
+    try:
+        return math.isfinite(float(cell))
+    except (TypeError, ValueError):
+        return False
+
+
 def read_number(example: LabelledText) -> float:
     """The label of a text as a number."""
-    try:
-        number = float(example.labels[0])
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    if not is_number(example.labels[0]):
         fault = f"the label {example.labels[0]!r}"
         raise DataError(f"reading {example.place}", fault, "a number")
-    return number
+    return float(example.labels[0])

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from regard.ambient import note
+from regard.data.labelled_texts import is_number
 from regard.data.tabular import TableRow, check_columns, kind_of, read_table
 from regard.data.text_files import Paths, find_files
 from regard.errors import DataError
@@ -174,14 +174,6 @@ class Node(NamedTuple):
     known: list[float]
     label: str = ""
     split: str = ""
-
-
-def is_number(cell: Any) -> bool:
-    """Whether a cell is a finite number."""
-    try:
-        return math.isfinite(float(cell))
-    except (TypeError, ValueError):
-        return False
 
 
 def read_arrays(path: Path) -> Graph:

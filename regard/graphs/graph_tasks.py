@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.ambient import note
 from regard.core.attention import Attention
 from regard.core.config import BlockConfig, StackConfig
-from regard.data.labelled_texts import read_number
+from regard.data.labelled_texts import is_number, read_number
 from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import Paths, find_files
 from regard.data.windows import IGNORED
@@ -24,7 +24,7 @@ from regard.errors import DataError, ResourceError, UsageError
 from regard.evaluate.classification_scores import score_numbers
 from regard.evaluate.results import ClassScores, NumberScores
 from regard.files import file_hash
-from regard.graphs.graph_files import Graph, is_number, molecule_graph, read_graphs, select_labels
+from regard.graphs.graph_files import Graph, molecule_graph, read_graphs, select_labels
 from regard.heap import free_memory
 from regard.kit import Kit
 from regard.loading import wrong_network

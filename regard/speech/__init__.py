@@ -60,25 +60,22 @@ def transcribe(
     doing = "transcribing"
     if (rate is None) != (format is None):
         problem = "raw sound without its rate" if rate is None else "a rate without a format"
-        raise UsageError(
-            doing, problem, "both or, for files with a header, none", "--rate, --format"
-        )
+        expected = "both or, for files with a header, none"
+        raise UsageError(doing, problem, expected, "--rate, --format")
     if out is not None and len(several) > 1 and "{}" not in str(out):
         problem = f"{len(several)} files and --out {out}"
         raise UsageError(doing, problem, "a name for each", "--out '{}.srt'")
     check_places(out)
     raw = None if rate is None or format is None else (rate, format)
     kit = open_kit(model, precision, text=False)
-    letters = writes_letters(kit)
-    if letters and (language is not None or task != "transcribe"):
+    if not writes_letters(kit):
+        transcripts = Transcriber(kit, language, task).run(several, raw)
+    elif language is None and task == "transcribe":
+        transcripts = SOUND_RUN.transcribe(kit, several, raw)
+    else:
         problem = "a language, or a task, with a model that writes letters"
         raise UsageError(doing, problem, "neither: it writes what it was trained on")
-    transcripts = save_each(
-        SOUND_RUN.transcribe(kit, several, raw)
-        if letters
-        else Transcriber(kit, language, task).run(several, raw),
-        out,
-    )
+    transcripts = save_each(transcripts, out)
     if isinstance(files, list):
         return transcripts
     (transcript,) = transcripts

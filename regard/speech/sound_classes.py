@@ -235,7 +235,7 @@ class SoundKind(PictureKind):
                 yield Failed(error)
                 continue
             best = self.listen(kit, samples, order).argmax(-1).tolist()
-            rows = "".join(spell((n,), names)[:1] or NOTHING for n in best)
+            rows = "".join(names[n][:1] or NOTHING for n in best)
             words = [SpokenWord(*one) for one in find_times(WORD, rows, clock)]
             parts = find_times(rf"{LETTER}((?![ {NOTHING}]{{{PAUSE}}}).)*", rows, clock)
             segments = [SpokenSegment(a, b, part) for part, a, b in parts]
@@ -243,7 +243,7 @@ class SoundKind(PictureKind):
             yield Transcript(str(file), said, "", len(samples) / RATE, segments, words)
 
     def letters(self, kit: Kit) -> tuple[list[str], list[int]]:
-        """The names of a model's letters, blank first, and the places of their scores."""
+        """A model's letters, blank first, none for <s> and such, and the places of their scores."""
         blank, size = kit.config.get("pad_token_id") or BLANK, kit.model.config.head.size or 0
         if kit.path is not None and (kit.path / VOCAB).is_file():
             words: dict[str, int] = read_json(kit.path / VOCAB, "the letters of a model")
@@ -252,7 +252,8 @@ class SoundKind(PictureKind):
         else:
             names = read_task(kit, "reading letters").names
         order = [blank, *(n for n in range(size) if n != blank)]  # theirs may come last
-        return [names[n] for n in order], order
+        spelt = [name if len(name) == 1 or name[:1] not in "<[" else "" for name in names]
+        return [spelt[n] for n in order], order
 
     @torch.no_grad()
     def listen(self, kit: Kit, samples: Tensor, order: list[int]) -> Tensor:
@@ -266,9 +267,8 @@ class SoundKind(PictureKind):
         step = rows - 2 * edge
         begins = range(0, max(1, len(samples) - 2 * edge * stride), step * stride)
         for begin in begins:
-            x, _ = prepare(
-                hear(samples[begin : begin + rows * stride], hearing)[None].to(kit.device)
-            )
+            heard = hear(samples[begin : begin + rows * stride], hearing)
+            x, _ = prepare(heard[None].to(kit.device))
             logs = kit.run_batch(Batch(x.to(kit.dtype)))[0, :, order].float().log_softmax(-1).cpu()
             end = None if begin == begins[-1] else edge + step
             parts.append(logs[edge if begin else 0 : end])
@@ -277,16 +277,19 @@ class SoundKind(PictureKind):
     def write(self, logs: Tensor, names: Sequence[str]) -> str:
         """The text of log-probabilities (T, V)."""
 
+        def spell(ids: Letters) -> str:
+            return "".join(names[n] for n in ids)
+
         @cache
         def weigh(ids: Letters) -> float:
             assert self.lm is not None
-            row = self.lm.tokenizer.encode_batch([spell(ids, names)], special=False)[0]
+            row = self.lm.tokenizer.encode_batch([spell(ids)], special=False)[0]
             begun: list[Any] = [self.lm.tables.start] if self.lm.lines else []
             return self.lm_weight * float(np.nansum(self.lm.tables.logprobs([*begun, *row])))
 
         if self.beam == 1 and self.lm is None:
-            return spell(collapse(logs.argmax(-1).tolist()), names)
-        return spell(prefix_beam(logs, self.beam, *([weigh] if self.lm else []))[0][0], names)
+            return spell(collapse(logs.argmax(-1).tolist()))
+        return spell(prefix_beam(logs, self.beam, *([weigh] if self.lm else []))[0][0])
 
     def score(self, kit: Kit, files: Sequence[str]) -> Any:
         """How right a model is on files: ClassScores, or TranscriptScores."""
@@ -302,11 +305,6 @@ class SoundKind(PictureKind):
             rates.append(wrong / max(1, sum(len(split(gold)) for gold, _ in pairs)))
         right = sum(gold == said for gold, said in pairs) / len(pairs)
         return TranscriptScores(rates[0], rates[1], right, len(pairs))
-
-
-def spell(ids: Letters, names: Sequence[str]) -> str:
-    """Letters as text, without those that are none, such as <s> and [UNK]."""
-    return "".join(names[n] for n in ids if len(names[n]) == 1 or names[n][:1] not in "<[")
 
 
 def find_times(pattern: str, rows: str, clock: float) -> Iterator[tuple[str, float, float]]:
