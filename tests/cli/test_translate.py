@@ -242,7 +242,7 @@ def test_progress_counts_lines_or_sentences(pair, monkeypatch):  # noqa: F811
 def test_processes_give_what_one_gives(here, pair, tmp_path):  # noqa: F811
     file = tmp_path / "lines.txt"
     file.write_text("".join(f"{LINES[n % 6]} {n}\n" for n in range(40)))
-    flags = ("--model", pair, "--max-new", 5, "--file", file)
+    flags = ("--model", pair, "--max-new", 5, "--no-progress", "--file", file)
     code, out, err = here("translate", *flags, "--workers", 1)
     assert code == 0 and err == "" and out.count("\n") == 40
     for more in (("--workers", 2), ("--workers", 3, "--batch", 1), ("--batch", 40)):
