@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +17,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from regard.data.windows import Examples
 from regard.errors import DataError
+from regard.model.batch import Batch
 from regard.model.config import ImageConfig
 from regard.model.fronts import ChannelNorm, conv_stem
-from regard.train.config import PixelConfig
+from regard.train.config import PixelConfig, TrainConfig
+from regard.train.objectives import Loss
+from regard.train.trainer import Trainer, TrainJob
 
 SAMPLED = 1 << 17  # pixels that a palette is learnt from
 ROWS = 1 << 16  # vectors whose distances to all codes are held at once
@@ -27,7 +32,7 @@ DECAY, SMOOTH, IDLE = 0.99, 1e-5, 100
 """Of the running means, of their counts, and batches after which an unused code is drawn anew."""
 COMMITMENT = 0.25
 """Weight of the encoder's distance to its codes (β)."""
-PICTURES, RATE, WARM_UP = 256, 2e-3, 100  # of a batch of a VQ-VAE; its peak learning rate; steps
+PICTURES, RATE = 256, 2e-3  # of a batch of a VQ-VAE; its peak learning rate
 
 
 class Codebook(nn.Module):
@@ -97,6 +102,9 @@ class Palette(nn.Module):
 class VQVAE(nn.Module):
     """Pictures (B, C, H, W) in 0 to 255 ↔ codes of their patches (B, T), in raster order."""
 
+    stacks = ()
+    """Of blocks: none; the training loop asks, as it asks for `carry` and `device`."""
+
     def __init__(self, channels: int, patch: int, codes: int, dim: int = 128) -> None:
         super().__init__()
         self.patch = patch
@@ -107,6 +115,14 @@ class VQVAE(nn.Module):
         for before, after in zip(widths, widths[1:], strict=False):
             parts += [nn.ConvTranspose2d(before, after, 4, 2, 1), ChannelNorm(after), nn.GELU()]
         self.decoder = nn.Sequential(*parts, nn.Conv2d(widths[-1], channels, 3, padding=1))
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.book.codes.device
+
+    def carry(self, rows: int) -> None:
+        """Nothing passes from batch to batch."""
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(pictures again, numbers (B, T), what is minimised)."""
@@ -163,18 +179,21 @@ def learn_codes(
 ) -> VQVAE:
     """Train a VQ-VAE on pictures (N, C, H, W); the rate falls to nothing (cosine)."""
     dice, steps = np.random.default_rng(seed), own.code_steps
+    how = dict(lr=RATE, warm_up=100, floor=0.0, beta2=0.99, weight_decay=1e-4, clip=0.0)
+    config = TrainConfig(steps=steps, **how)  # type: ignore[arg-type]
+
+    def loss(model: Any, batch: Batch, labels: Tensor, *unused: Any) -> Loss:
+        total = model(batch.ids)[2] * len(labels)
+        return Loss(total, total.detach(), torch.tensor(len(labels)), {})
+
     with torch.random.fork_rng([device] if device == "cuda" else []):
         torch.manual_seed(seed)
         model = VQVAE(pixels.shape[1], own.patch, own.codes).to(device).train()
-        optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.99), weight_decay=1e-4)
+        trainer = Trainer(TrainJob(config, model, loss=loss))  # type: ignore[arg-type]
         for step in range(steps):
-            share = min((step + 1) / WARM_UP, (1 + math.cos(math.pi * step / steps)) / 2)
-            optimizer.param_groups[0]["lr"] = share * RATE
             some = pixels[np.sort(dice.integers(len(pixels), size=PICTURES))]
-            loss = model(torch.from_numpy(some).to(device))[2]
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            batch = Examples(torch.from_numpy(some), torch.zeros(PICTURES), PICTURES)
+            measured = trainer.step([batch])
             if step % 100 == 0:
-                say(f"learning codes, step {step:,} of {steps:,}: loss {loss.item():.4f}")
+                say(f"learning codes, step {step:,} of {steps:,}: loss {measured['loss']:.4f}")
     return model.eval()
