@@ -93,6 +93,8 @@ class Kit:
     """Where it was opened; None for a model made here."""
     base: Base | None = None
     """The model below its adapters, by path and hash; None where there are none."""
+    nv: tuple[Strength, Files | None] = (0.0, None)
+    """How strongly it is regularised now, and the text of the prior (`regard.nvib`)."""
 
     def __post_init__(self) -> None:
         self.hooked = HookedModel(self.model)

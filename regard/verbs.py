@@ -198,7 +198,7 @@ def check_value(verb: str, name: str, value: Any, hint: Any) -> None:
         hint = hint.__origin__
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         for part in typing.get_args(hint):
-            if typing.get_origin(part) in (Annotated, Literal):
+            if typing.get_origin(part) in (Annotated, Literal, *SEVERAL):
                 check_value(verb, name, value, part)
     elif typing.get_origin(hint) in SEVERAL and isinstance(value, list | tuple):
         for inside in value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -36,6 +37,7 @@ def work(
     amount: Amount = 1.0,
     kind: Literal["words", "chars"] = "words",
     many: list[Count] = [1],  # noqa: B006
+    some: Sequence[Natural] | None = None,
     config: Annotated[Sizes, FLAT] = Sizes(),  # noqa: B008
 ) -> Answer:
     """Do nothing."""
@@ -54,6 +56,7 @@ def work(
         {"amount": 0},
         {"kind": "wrods"},
         {"many": [1, 0]},
+        {"some": [1, -1]},
         {"config": Sizes(steps=0)},
     ],
 )

@@ -199,7 +199,8 @@ def open_sound(
                 blocks = (torch.from_numpy(mean).float() for mean in means)
                 yield file, (_check_samples(block, doing) for block in blocks)
         except soundfile.SoundFileError as error:
-            raise DataError(doing, str(error), "a sound file, such as WAV or FLAC") from error
+            fault = getattr(error, "error_string", str(error))  # without the name of the file
+            raise DataError(doing, fault, "a sound file, such as WAV or FLAC") from error
 
 
 def read_sound(path: str | Path | IO[bytes], raw: tuple[int, str] | None = None) -> Tensor:

@@ -78,24 +78,23 @@ def regularise(model: ModelLike, strength: Strength = 0.0, *, text: Files | None
 
     kit = open_kit(model)
     attach(kit, strength, text)
+    kit.nv = strength, text
     return kit
 
 
 def restore(kit: Kit) -> Kit:
     """Give a regularised model back as it was, to the bit."""
-    from regard.nvib.conversion import detach
-
-    detach(kit.model)
-    return kit
+    return regularise(kit)
 
 
 @contextmanager
 def regularised(kit: Kit, strength: Strength, text: Files | None = None) -> Iterator[None]:
-    """Inside, a model is regularised; of strength 0 it stays as it is."""
-    if strength:
-        regularise(kit, strength, text=text)
+    """Inside, a model is regularised, then again what it was; of strength 0 it stays as it is."""
+    before, text_before = kit.nv
     try:
+        if strength:
+            regularise(kit, strength, text=text)
         yield
     finally:
         if strength:
-            restore(kit)
+            regularise(kit, before, text=text_before)

@@ -138,6 +138,7 @@ def unfit(model: nn.Module) -> dict[str, str]:
             narrow = part.groups * part.width != part.q.in_features
             reasons = (
                 (isinstance(part, Denoising), "a bottleneck already"),
+                (hasattr(part, "prior"), "regularised: `regard.nvib.restore` first"),
                 (not part.fusible, "no scores of dot products"),
                 (stack.rotary and not part.cross, f"rotary positions: {LINEAR}"),
                 (part.k_norm, f"normalised keys: {LINEAR}"),
@@ -151,9 +152,8 @@ def unfit(model: nn.Module) -> dict[str, str]:
 def put_on(model: nn.Module, name: str, config: NVIBConfig) -> None:
     """Let one attention denoise."""
     part: Any = model.get_submodule(name)
-    like, part.__class__ = part.q.weight, Denoising
     bottleneck = Bottleneck(part.k.in_features, config).train(part.training)
-    part.bottleneck = bottleneck.to(like.device, like.dtype)
+    part.bottleneck, part.__class__ = bottleneck.to(part.q.weight), Denoising
     tie(model)
 
 

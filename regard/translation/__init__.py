@@ -236,7 +236,7 @@ def open_translator(
 ) -> Iterator[Translator | CountingTranslator]:
     """A translator, ready for so many lines; on a CPU many are shared by a process for each core.
 
-    A model that was opened here needs its float weights no more.
+    A model that was opened here needs its float weights no more, unless it is regularised.
     """
     import torch
 
@@ -272,7 +272,7 @@ def open_translator(
         if not packed_in_int8(kit.model) and several == 1:
             # In int8 a second thread saves a seventh, and waits where others need the cores.
             torch.set_num_threads(threads)
-        if packed_in_int8(kit.model) and not isinstance(model, Kit):
+        if packed_in_int8(kit.model) and not (isinstance(model, Kit) or config.nv):
             forget_weights(kit.model)
         size = kit.model.config.head.size
         if size is not None and config.beams > size:

@@ -464,3 +464,36 @@ def test_a_text_of_ones_own_gives_another_prior(tmp_path, files):
     assert torch.isfinite(found["decoder.blocks.0.cross"].variance).all()
     short = {name: float(prior.variance.mean()) for name, prior in found.items()}
     assert (short["encoder.blocks.0.attn"] < 0.19) == bool(files)
+
+
+def test_the_translator_that_a_command_opens_is_regularised_too():
+    kit = regard.load("fr-en")
+    with kit.edit(nv=0.2):
+        inside = kit.translate("Je suis un chat.")
+    found = regard.translate("Je suis un chat.", nv=0.2)  # packed, without weights to read
+    assert found == inside
+
+
+def test_an_edit_gives_back_the_strength_that_was_there(kit_of):
+    kit = kit_of("gpt2")
+    batch = batch_of(kit)
+
+    def logits():
+        return kit.model(batch)
+
+    plain = logits()
+    regard.nvib.regularise(kit, 0.3)
+    before = logits()
+    with kit.edit(nv=0.6):
+        assert not torch.equal(logits(), before)
+        with kit.edit(nv={"decoder": 1.0}):
+            pass
+        assert not torch.equal(logits(), before)
+    assert torch.equal(logits(), before)
+    with pytest.raises(UsageError), kit.edit(nv=0.5, nv_text="no tokenizer"):
+        pass
+    assert torch.equal(logits(), before)
+    assert torch.equal(regard.nvib.restore(kit).model(batch), plain)
+    with kit.edit(nv=0.6):
+        pass
+    assert torch.equal(logits(), plain)

@@ -19,7 +19,8 @@ from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
 from regard.nvib.bottleneck import Bottleneck, Mixture, Reading, draw, read_draw, read_mean
-from regard.nvib.config import NVIBConfig
+from regard.nvib.config import NVIBConfig, Temperatures
+from regard.nvib.conversion import Prior, convert
 from regard.nvib.denoising import Denoising, attach, bottlenecks, detach, put_on
 
 
@@ -355,3 +356,19 @@ def test_a_draw_in_training_is_read_by_the_sampled_form():
     assert z.shape == (2, 24, 32)
     assert (out - by_hand(part, y, own, mean_form=False)).abs().max() < 1e-12
     assert isinstance(part.bottleneck, Bottleneck)
+
+
+def test_what_is_no_config_leaves_the_model_as_it_is():
+    model = tiny()
+    with pytest.raises(AttributeError):
+        attach(model, "*", 0.25)
+    assert {type(m) for m in model.modules() if isinstance(m, Attention)} == {Attention}
+
+
+def test_a_regularised_attention_gets_no_bottleneck():
+    model = tiny()
+    name = "decoder.blocks.1.cross"
+    site = model.get_submodule(name)
+    prior = Prior(torch.zeros(32).double(), torch.ones(32).double(), 0.5, 0.8)
+    convert(site, prior, Temperatures())
+    assert attach(model, "*").skipped == {name: "regularised: `regard.nvib.restore` first"}
