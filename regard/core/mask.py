@@ -64,3 +64,10 @@ def live_rows(allow: Tensor) -> tuple[Tensor, Tensor | None]:
     if allow.device.type == "cpu" and not torch.compiler.is_compiling() and bool(live.all()):
         return allow, None
     return allow | ~live, live
+
+
+def as_bias(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to scores: 0 where a boolean mask allows, −inf elsewhere; a bias as it is."""
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, -torch.inf)

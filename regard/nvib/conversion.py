@@ -41,7 +41,6 @@ from regard.core.position import rotate
 from regard.data.pairs import all_pairs
 from regard.data.text_files import evenly, read_lines
 from regard.errors import DataError, UsageError, check_known
-from regard.interop.side import start_id
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.model.model import Model
 from regard.nvib.config import DOING, Strength, Temperatures
@@ -151,9 +150,7 @@ def attend_with_norm(
     """
     if q.device.type != "cpu" or not q.numel() or not k.numel():
         return None
-    mask = ctx.mask
-    if mask is not None and mask.dtype == torch.bool:
-        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
+    mask = None if ctx.mask is None else masks.as_bias(ctx.mask, q.dtype)
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     z, norm = kernel(q, k, v, is_causal=ctx.causal, attn_mask=mask, scale=scale)
     return z, norm[..., None]
@@ -254,7 +251,7 @@ def calibration_batches(kit: Kit, files: Files | None) -> Iterator[Batch]:
             raise UsageError("measuring the prior", fault, "one that reads text")
     paths = files if files is None or isinstance(files, list | tuple) else [files]
     if config.target is not None:
-        begin = start_id(kit.files, kit.config)
+        begin = kit.start
         pairs = evenly(shipped_pairs(kit) if paths is None else all_pairs(paths), TEXTS)
         sources = [tokenizer.encode(source) for source, _ in pairs]
         rows = [[begin, *tokenizer.encode(target, side="target")[:-1]] for _, target in pairs]

@@ -86,8 +86,7 @@ class Denoising(Attention):
         mask = masks.causal(q.shape[-2], q.shape[-2], q.device) if ctx.causal else ctx.mask
         if mask is None:
             return q.new_zeros(1, 1, 1, 1)
-        if mask.dtype == torch.bool:
-            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill(~mask, -torch.inf)
+        mask = masks.as_bias(mask, q.dtype)
         return F.pad(mask, (1, 0)).repeat_interleave(k.shape[2] // (mask.shape[-1] + 1), -1)
 
     def of_head(self, linear: nn.Linear) -> Tensor:
