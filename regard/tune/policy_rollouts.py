@@ -202,7 +202,8 @@ class Rollouts:
         apart = policy - reference  # k1, at each token
         beta = float(self.drawn["beta"][0]) if self.drawn else config.beta
         if config.target_kl is not None and epoch:
-            beta = losses.adapt_beta(beta, float(apart.sum(1).mean()), config.target_kl)
+            before, now = float(self.drawn["kl"].mean()), float(apart.sum(1).mean())
+            beta = losses.adapt_beta(beta, before, now, config.target_kl)
         if self.value:
             last = real.int().cumsum(1).argmax(1)
             paid = -beta * apart
@@ -210,10 +211,12 @@ class Rollouts:
             gains = losses.generalized_advantages(paid, values, real, config.gamma, config.decay)
             advantages, targets = losses.whiten(gains, real), gains + values
         else:
-            each = losses.group_advantages(rewards.view(-1, config.group), config.scale).flatten()
-            advantages, targets = each[:, None] * real, torch.zeros_like(values)
+            groups, paid = (x.view(-1, config.group) for x in (rewards, beta * apart.sum(1)))
+            each = losses.group_advantages(groups, config.scale)
+            each = each - losses.group_advantages(paid, scale=False)
+            advantages, targets = each.view(-1, 1) * real, torch.zeros_like(values)
         return {
-            **{"inputs": ids[:, :-1], "labels": labels, "before": policy, "reference": reference},
+            **{"inputs": ids[:, :-1], "labels": labels, "before": policy},
             **{"advantages": advantages, "values": values, "targets": targets},
             **{"reward": rewards, "kl": apart.sum(1), "length": real.sum(1).float()},
             **{"epoch": torch.tensor(epoch), "beta": torch.full_like(rewards, beta)},
@@ -251,11 +254,7 @@ class Rollouts:
 
 
 def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
-    """The objective of PPO or GRPO, as the loop calls it.
-
-    PPO has its divergence in the rewards. GRPO's stands in the loss, as k2, whose gradient is that
-    of KL(π‖ref); the k3 of Shao (2024) there would be that of KL(ref‖π), with another optimum.
-    """
+    """The objective of PPO or GRPO, as the loop calls it; their divergence is in the advantages."""
 
     def loss(model: Model, batch: Batch, labels: Tensor, *how: Any, extra: Any) -> Loss:
         kept = labels != IGNORED
@@ -266,10 +265,8 @@ def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
         if "value" in model._modules:
             values = model.value(hidden).float()[..., 0]  # type: ignore[operator]
             old = extra["values"], extra["targets"], config.clip_range
-            more = config.value_weight * losses.clipped_value_loss(values, *old)
-        else:
-            more = extra["beta"][:, None] * losses.divergence(policy - extra["reference"])
-        total, rows, tokens = ((each + more) * kept).sum(), kept.any(1), kept.sum()
+            each = each + config.value_weight * losses.clipped_value_loss(values, *old)
+        total, rows, tokens = (each * kept).sum(), kept.any(1), kept.sum()
         share = tokens / rows.sum().clamp(min=1)  # figures are of rows, sums of tokens
         figures = {n: (extra[n] * rows).sum() * share for n in ("reward", "kl", "length", "beta")}
         return Loss(total, total.detach(), tokens, figures)
