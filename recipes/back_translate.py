@@ -28,7 +28,7 @@ from regard.decode.loop import search_kit
 from regard.decode.sampling import SampleConfig
 from regard.kit import Kit
 
-ROWS = 2048
+ROWS = 2048  # drawn at once on a GPU, an eighth of it on a CPU
 LONGEST = 80  # tokens of a source
 
 
@@ -58,8 +58,9 @@ def translations(kit: Kit, texts: list[str], seed: int) -> Iterator[tuple[str, s
     """(French that is drawn, English) of each text that is no longer than LONGEST."""
     rows = kit.text_tokenizer.encode_batch(texts)
     order = sorted((n for n, r in enumerate(rows) if len(r) <= LONGEST), key=lambda n: len(rows[n]))
-    for at in range(0, len(order), ROWS):
-        some = order[at : at + ROWS]
+    rows_of_batch = ROWS if kit.model.device.type == "cuda" else ROWS // 8
+    for at in range(0, len(order), rows_of_batch):
+        some = order[at : at + rows_of_batch]
         how = SampleConfig(min_p=0.05, seed=seed, first=at)
         batch = kit.batch([rows[n] for n in some])
         answers = search_kit(kit, batch, 20 + len(rows[some[-1]]) * 3 // 2, how)
@@ -78,7 +79,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    precision = "bf16" if given.device == "cuda" else "fp32"
+    precision = "bf16" if given.device == "cuda" else "int8"
     kit = regard.load(given.folder, precision=precision, device=given.device)
     kit = replace(kit, driver="plain")  # too many shapes to record
     for name, count in zip(given.files[::2], given.files[1::2], strict=True):
