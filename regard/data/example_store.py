@@ -29,12 +29,12 @@ Example = tuple[str, str, Any]
 EXAMPLES = "examples"
 
 
-def leave_out(examples: Iterable[tuple[Any, str, Any]], say: Say) -> Iterator[Any]:
+def leave_out(examples: Iterable[tuple[Any, Any, Any]], say: Say) -> Iterator[Any]:
     """Without those that could not be read, which are named."""
     for example in examples:
         if isinstance(example[2], Failed):
             error = example[2].error
-            say(f"warning: left out: {error.doing}: {error.found}")
+            say(f"warning: left out: {error.doing}: {error.found}; expected {error.expected}")
         else:
             yield example
 

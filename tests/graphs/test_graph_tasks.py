@@ -409,7 +409,7 @@ def test_nodes_are_learnt_and_only_from_their_split(arrays, tmp_path, capsys):
     np.testing.assert_allclose(np.linalg.norm(graph.nodes, axis=1), 1, rtol=1e-5)
     shape = GraphShape(**SMALL)
     result = regard.train.graph(arrays, out=tmp_path / "run", shape=shape, config=RUN)
-    assert "training on 10 labels of 1 graphs, validating on 20" in capsys.readouterr().err
+    assert "training on 10 labels, 2 classes; validating on 20 labels" in capsys.readouterr().err
     scores = regard.evaluate.graph(tmp_path / "run" / "final", arrays)
     assert scores.count == 28
     assert scores.accuracy > 0.8
