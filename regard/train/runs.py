@@ -161,7 +161,7 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
     except Exception:
         # So that the command can be given again, put right.
         if world.leads and fresh and plan.folder.is_dir():
-            clear_folder(plan.folder, monitor)
+            clear_folder(plan.folder)
         raise
     if resume:
         path = trainer.restore(
@@ -225,9 +225,8 @@ def open_folder(plan: RunPlan, resume: bool, held: ExitStack) -> None:
         plan.say("one process: --shard has nothing to share; start several with torchrun")
 
 
-def clear_folder(folder: Path, monitor: Monitor) -> None:
+def clear_folder(folder: Path) -> None:
     """Take back what a run wrote that could not begin: its settings, messages and stores."""
-    monitor.stop()
     for path in (folder / CONFIG, folder / "log.txt", folder / LOCK):
         path.unlink(missing_ok=True)
     for path in (folder / "data", folder / "tokenizer"):

@@ -180,8 +180,7 @@ class PictureKind(RunKind):
 
     def prepare(self, plan: RunPlan) -> RunData:
         """Decode everything into stores, and name the classes."""
-        own = plan.own
-        init = plan.data.init
+        own, init = plan.own, plan.data.init
         sizes = self.sizes(own, self.build(own, init, 2)[0].front, init)
         store, kept, held = self.store(plan, sizes)
         planes, part, label = (store.records[name] for name in ("planes", "part", "label"))

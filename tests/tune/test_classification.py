@@ -462,6 +462,9 @@ def test_bad_tags_and_numbers_and_models(masker, writer, texts, tmp_path):
         other = tmp_path / "other.tsv"
         other.write_text("the\tmaybe\n")
         tune("classify", texts[0], masker, tmp_path / "run", dev=other)
+    tuned = tune("classify", texts[0], masker, tmp_path / "tuned", dict(steps=1)).path
+    with pytest.raises(DataError, match=r"only maybe(.|\n)*some of no, yes"):
+        regard.evaluate.classify(tuned, tmp_path / "other.tsv")
     with pytest.raises(UsageError, match="a decoder, which goes on with a text"):
         regard.evaluate.classify(writer, texts[1])
     with pytest.raises(UsageError, match="metric = bleu"):
