@@ -165,9 +165,9 @@ class GraphKind(HeadKind):
         plan.progress("finding shortest paths")
         source, checked = rows(train, plan.seed), rows(valid, None) if valid else None
         counts = [sum(x != "" for graph in part for x in graph.labels) for part in (train, valid)]
-        sizes = {"train": f"{counts[0]:,} labels", "valid": f"{counts[1]:,} labels"}
-        known, own = {"labels": task.names}, (config, task, train[0].column)
-        return RunData(None, source, checked, known, plan.hashes, {**sizes}, own)
+        sizes: Any = {"train": f"{counts[0]:,} labels", "valid": f"{counts[1]:,} labels"}
+        known, held = {"labels": task.names}, (config, task, train[0].column)
+        return RunData(None, source, checked, known, plan.hashes, sizes, held)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """As the graphs want it."""
