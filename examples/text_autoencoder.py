@@ -60,8 +60,8 @@ from regard.nvib.elbo import elbo
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import train_tokenizer
 from regard.train.config import BelowOne, DataConfig, Natural, ShapeConfig, TrainConfig
-from regard.train.data import RunData, RunPlan, Say
-from regard.train.kinds import Seq2Seq, Tell, TextKind
+from regard.train.data import RunData, RunPlan
+from regard.train.kinds import Seq2Seq, TextKind
 from regard.train.objectives import token_logprobs
 from regard.train.results import Run, RunSettings
 from regard.train.runs import train_files
@@ -253,24 +253,22 @@ class NVAE(Seq2Seq):
             raise UsageError("training an autoencoder", "a model to begin with", "a new one")
         decide_text(settings, "seq2seq")
 
-    def store(
-        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
-    ) -> Store:
+    def store(self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str]) -> Store:
         """Each line as a pair of itself."""
         pairs = path.with_name(f"{path.name}.tsv")
         pairs.parent.mkdir(parents=True, exist_ok=True)
         with pairs.open("w", encoding="utf-8") as file:
             lines = (" ".join(line.split("\t")) for line in read_lines(files))
             file.writelines(f"{line}\t{line}\n" for line in lines)
-        return pair_store(path, [pairs], tokenizer, tell)
+        return pair_store(path, [pairs], tokenizer, plan.tell)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """Of an encoder-decoder; no family has a bottleneck."""
         return super().shape(plan, data)[0], None
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """An encoder-decoder with bottlenecks where the settings want them."""
-        kit, own = super().make_kit(plan, data, say), plan.own
+        kit, own = super().make_kit(plan, data), plan.own
         names = [field.name for field in fields(NVIBConfig)]
         config = NVIBConfig(**{name: getattr(own, name) for name in names})
         depth = len(kit.model.encoder.blocks)

@@ -253,7 +253,9 @@ def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> re
     from regard.loading import open_kit
     from regard.vision.picture_classes import IMAGE_RUN
 
-    return IMAGE_RUN.score(open_kit(model, precision, text=False), verbs.list_files(test))
+    kit = open_kit(model, precision, text=False)
+    scores: results.ClassScores = IMAGE_RUN.score(kit, verbs.list_files(test))
+    return scores
 
 
 @verb
@@ -331,10 +333,14 @@ def graph(
         $ regard evaluate graph run/final molecules.csv --split valid
         $ regard evaluate graph run/final some.csv more.csv --json
     """
-    from regard.graphs.graph_tasks import score_graphs
+    from regard.graphs.graph_tasks import predict_graphs
     from regard.loading import open_kit
+    from regard.tune.prediction import score_answers
 
-    return score_graphs(open_kit(model, text=False), verbs.list_files(test), label, split)
+    kit, files = open_kit(model, text=False), verbs.list_files(test)
+    scores: results.ClassScores | results.NumberScores
+    scores = score_answers(kit, f"evaluating on {files}", predict_graphs(kit, files, label, split))
+    return scores
 
 
 def _score_labels(

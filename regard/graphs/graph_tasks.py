@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import note
 from regard.core.attention import Attention
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.labelled_texts import is_number, read_number
@@ -21,9 +20,6 @@ from regard.data.tabular import kind_of, read_table
 from regard.data.text_files import Paths, find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError, UsageError
-from regard.evaluate.classification_scores import score_numbers
-from regard.evaluate.results import ClassScores, NumberScores
-from regard.files import file_hash
 from regard.graphs.graph_files import Graph, molecule_graph, read_graphs, select_labels
 from regard.heap import free_memory
 from regard.kit import Kit
@@ -33,14 +29,12 @@ from regard.look.results import AttentionMaps, GraphOverlay
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
-from regard.result import human_bytes
+from regard.result import Failed, human_bytes
 from regard.train.config import GraphShape
-from regard.train.data import RunData, RunPlan, Say
+from regard.train.data import RunData, RunPlan
 from regard.train.objectives import Loss
-from regard.train.settings import find_data
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
-from regard.tune.prediction import Task, read_task, run_rows, score_answers
-from regard.tune.results import Prediction
+from regard.tune.prediction import Answer, Task, read_task, run_rows
 
 LONGEST, DEGREES, WALKS, FEW = 20, 64, 16, 20
 """Longer paths and more neighbours share a row of their table; steps of random walks; below this
@@ -145,20 +139,21 @@ class GraphKind(HeadKind):
         return GRAPHS
 
     def decide(self, settings: Any) -> None:
-        """There must be files; two draws of dropout are made of nodes alone."""
-        find_data(settings, "train graph")
+        """A model of its own; two draws of dropout are made of nodes alone."""
+        if settings.values["init"] is not None:
+            raise UsageError("training on graphs", "a model to begin with", "none: it is new")
         if settings.values["r_drop"] and self.usual(settings.values) is GRAPHS:
             problem = f"r_drop = {settings.values['r_drop']:g} with labels of whole graphs"
             raise UsageError("training on graphs", problem, "0: only nodes are read twice")
 
-    def prepare(self, plan: RunPlan, folder: Any, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan) -> RunData:
         """Read the graphs, name their labels, find their paths."""
-        progress("reading")
+        plan.progress("reading")
         own, graphs = plan.own, read_graphs(plan.files, plan.own.label)
         train, valid = select_labels(graphs, "train", ""), select_labels(graphs, "valid")
         if plan.data.valid:
             valid = select_labels(read_graphs(plan.data.valid, own.label), "valid", "")
-        labels: Any = [replace(graph, labels=[x for x in graph.labels if x]) for graph in train]
+        labels = [label for graph in train for label in graph.labels if label]
         task = find_task(task_of(train), plan, labels)
         config = build_model(own, task, train)
 
@@ -167,30 +162,25 @@ class GraphKind(HeadKind):
             laid = [lay_out(graph, config) for graph in graphs]
             return LabelledRows(laid, answers, own.rows, collate, seed)
 
-        progress("finding shortest paths")
+        plan.progress("finding shortest paths")
         source, checked = rows(train, plan.seed), rows(valid, None) if valid else None
         counts = [sum(x != "" for graph in part for x in graph.labels) for part in (train, valid)]
-        sizes = {"train": f"{counts[0]:,} labels", "valid": f"{counts[1]:,} labels"}
-        say(f"training on {sizes['train']} of {len(train):,} graphs, validating on {counts[1]:,}")
-        files = [*find_files(plan.files), *find_files(plan.data.valid)]
-        hashes = {str(path): file_hash(path) for path in files}
-        known, own = {"labels": task.names}, (config, task, train[0].column)
-        return RunData(None, source, checked, known, hashes, {**sizes}, own)
+        sizes: Any = {"train": f"{counts[0]:,} labels", "valid": f"{counts[1]:,} labels"}
+        known, held = {"labels": task.names}, (config, task, train[0].column)
+        return RunData(None, source, checked, known, plan.hashes, sizes, held)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """As the graphs want it."""
         return data.held[0], None
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """A new model; config.json names its labels."""
         config, task, column = data.held
-        kit = Kit(Model.fresh(config, plan.seed))
+        kit = Kit.fresh(config, None, plan.seed)
         for module in kit.model.modules():
             if isinstance(module, Attention) and plan.device == "cpu":
                 module.kernel = attend_neighbours
-        kit.config = kit.fresh_config() | {"label_mean": task.mean, "label_std": task.spread}
-        kit.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
-        kit.config[COLUMN] = column
+        kit.config = kit.fresh_config() | task.describe() | {COLUMN: column}
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
@@ -246,13 +236,13 @@ def task_of(graphs: list[Graph]) -> str:
     if not graphs or graphs[0].by_node:
         return "tag"
     whole = len(values) <= CLASSES and all(value.lstrip("-").isdecimal() for value in values)
-    return "classify" if whole or set("".join(values)) - set("0123456789+-.eE") else "regress"
+    return "regress" if not whole and all(map(is_number, values)) else "classify"
 
 
 def answer_of(graph: Any, task: Task) -> Any:
     """The label of a graph, or those of its nodes, as the loss reads them."""
     if task.kind == "regress":
-        return (read_number(graph) - task.mean) / task.spread
+        return (read_number(graph.place, graph.labels[0]) - task.mean) / task.spread
     each = TokenLabels(task.names.index(x) if x in task.names else IGNORED for x in graph.labels)
     return each if task.kind == "tag" else each[0]
 
@@ -276,11 +266,11 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
 
 def predict_graphs(
     kit: Kit, files: Paths, label: str | None = None, split: str | None = None
-) -> Iterator[tuple[Tensor, str, Prediction]]:
-    """(probabilities (C,) or a number (1,), label as it is written, what is said).
+) -> Iterator[Answer]:
+    """What a model says of each graph or each node.
 
-    Of each graph or each node; with a split of those alone that have a label in it, or of all that
-    have one where the files have no splits.
+    With a split of those alone that have a label in it, or of all that have one where the files
+    have no splits.
     """
     doing, config = f"reading {files}", kit.model.config
     if config.front.kind != "graph":
@@ -293,27 +283,13 @@ def predict_graphs(
         raise DataError(doing, "none", f"labels of the split {split}, of {of}" if split else of)
     scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
     for graph, some in zip(graphs, scores, strict=True):
-        rows = some.view(len(graph.labels), -1)
-        for name, answer, row in zip(graph.names, graph.labels, rows, strict=True):
-            if split is not None and task.kind == "regress" and not is_number(answer):
-                note(f"left out: {graph.place}: the label {answer!r}; expected a number")
-            elif task.kind == "regress":
-                row = row * task.spread + task.mean
-                yield row, answer, Prediction(name, float(row))
-            elif answer or split is None:
-                row = row.softmax(-1)
-                yield row, answer, Prediction(name, task.names[int(row.argmax())], float(row.max()))
-
-
-def score_graphs(
-    kit: Kit, files: Paths, label: str | None, split: str
-) -> ClassScores | NumberScores:
-    """How right a model is on the labels of a split, or on all where the files have no splits."""
-    answers = list(predict_graphs(kit, files, label, split))
-    task, labels = read_task(kit, f"evaluating on {files}"), [answer for _, answer, _ in answers]
-    if task.kind == "regress":
-        return score_numbers([*map(float, labels)], [float(row) for row, *_ in answers])
-    return score_answers(task, list(enumerate(labels)), [row for row, *_ in answers])
+        rows = task.chances(some).view(len(graph.labels), -1)
+        for name, label, row in zip(graph.names, graph.labels, rows, strict=True):
+            if split is not None and task.kind == "regress" and not is_number(label):
+                error = DataError(graph.place, f"the label {label!r}", "a number")
+                yield row, [label], Failed(error)
+            elif label or split is None:
+                yield row, [label], task.answer(name, row)
 
 
 # Looking inside -----------------------------------------------------------------------------------

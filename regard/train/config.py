@@ -365,7 +365,7 @@ class GraphShape(Config):
     """Attention heads."""
     rows: Count = 32
     """Graphs of a batch."""
-    layer_rate, l2, weights = 1.0, 0.0, ()  # settings of `tune` that graphs do not have
+    layer_rate, l2, weights, body = 1.0, 0.0, (), "all"  # of `tune`, which graphs do not have
 
 
 def with_hidden(stack: StackConfig | None, hidden: int) -> StackConfig | None:

@@ -409,7 +409,7 @@ def test_nodes_are_learnt_and_only_from_their_split(arrays, tmp_path, capsys):
     np.testing.assert_allclose(np.linalg.norm(graph.nodes, axis=1), 1, rtol=1e-5)
     shape = GraphShape(**SMALL)
     result = regard.train.graph(arrays, out=tmp_path / "run", shape=shape, config=RUN)
-    assert "training on 10 labels of 1 graphs, validating on 20" in capsys.readouterr().err
+    assert "training on 10 labels, 2 classes; validating on 20 labels" in capsys.readouterr().err
     scores = regard.evaluate.graph(tmp_path / "run" / "final", arrays)
     assert scores.count == 28
     assert scores.accuracy > 0.8
@@ -616,7 +616,10 @@ def test_numbers_of_nodes_are_known_by_their_columns(tmp_path):
     assert nodes[0] == nodes[1] == [[1, 10], [2, 20]]
 
 
-def test_two_draws_of_dropout_are_refused_for_whole_graphs(molecules, tmp_path):
+def test_two_draws_of_dropout_and_other_models_are_refused(molecules, tmp_path):
     config = replace(RUN, r_drop=1.0)
     with pytest.raises(UsageError, match="r_drop = 1 with labels of whole graphs"):
         regard.train.graph(molecules, out=tmp_path / "run", config=config)
+    data = regard.DataConfig(init="gpt2")
+    with pytest.raises(UsageError, match="a model to begin with(.|\n)*none: it is new"):
+        regard.train.graph(molecules, out=tmp_path / "run", data=data)

@@ -352,8 +352,8 @@ def test_rates_fall_from_block_to_block(masker, texts, tmp_path, monkeypatch):
     seen = {}
     make = classification.HeadKind.make_kit
 
-    def watched(self, plan, data, say):
-        kit = make(self, plan, data, say)
+    def watched(self, plan, data):
+        kit = make(self, plan, data)
         seen.update({n: p.detach().clone() for n, p in kit.model.named_parameters()})
         return kit
 
@@ -381,7 +381,7 @@ def test_losses_are_torchs():
     scores, kept = head.out(x).detach(), [0, 1, 2, 4, 5]
 
     def loss(labels, *how, **more):
-        sums = row_loss(model, Batch(x), labels, *how, extra={"features": x}, **more)
+        sums = row_loss(model, Batch(x[:, None]), labels, *how, frozen=True, **more)
         return [float(value.detach()) for value in sums[:3]]
 
     classes = torch.tensor([0, 3, 1, -100, 2, 2])
@@ -462,6 +462,9 @@ def test_bad_tags_and_numbers_and_models(masker, writer, texts, tmp_path):
         other = tmp_path / "other.tsv"
         other.write_text("the\tmaybe\n")
         tune("classify", texts[0], masker, tmp_path / "run", dev=other)
+    tuned = tune("classify", texts[0], masker, tmp_path / "tuned", dict(steps=1)).path
+    with pytest.raises(DataError, match=r"only maybe(.|\n)*some of no, yes"):
+        regard.evaluate.classify(tuned, tmp_path / "other.tsv")
     with pytest.raises(UsageError, match="a decoder, which goes on with a text"):
         regard.evaluate.classify(writer, texts[1])
     with pytest.raises(UsageError, match="metric = bleu"):
