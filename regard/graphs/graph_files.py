@@ -45,6 +45,8 @@ class Graph:
     """Of a molecule, their elements."""
     column: str | None = None
     """Where the labels were, in a table."""
+    fault: DataError | None = None
+    """Why a molecule could not be read, in whose place is an atom."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -53,7 +55,8 @@ class Graph:
 def read_graphs(files: Paths, label: str | None = None, labelled: bool = True) -> list[Graph]:
     """All graphs of files; a row that cannot be read is named and left out.
 
-    Tables of nodes and of edges are read together; those of molecules have a column smiles.
+    Where no labels are asked for, a molecule that cannot be read is a graph with a `fault`. Tables
+    of nodes and of edges are read together; those of molecules have a column smiles.
     """
     graphs, tables = list[Graph](), dict[Path, list[TableRow]]()
     for path in find_files(files):
@@ -93,8 +96,11 @@ def read_molecules(
         try:
             graph = molecule_graph(text, place)
         except DataError as error:
-            note(f"left out: {place}: {error.found}; expected {error.expected}")
-            continue
+            if labelled:
+                note(f"left out: {place}: {error.found}; expected {error.expected}")
+                continue
+            fault = DataError(f"reading {place}", error.found, error.expected)
+            graph = replace(molecule_graph("C", place), fault=fault)
         labels, splits = [str(cells.get(answer, "")).strip()], [SPLITS.get(split, split)]
         yield replace(graph, labels=labels, splits=splits, column=answer)
 

@@ -18,7 +18,7 @@ from regard.core.attention import Attention
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.labelled_texts import is_number, read_number
 from regard.data.tabular import kind_of, read_table
-from regard.data.text_files import Paths, find_files
+from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError, UsageError
 from regard.evaluate.classification_scores import score_numbers
@@ -33,7 +33,7 @@ from regard.look.results import AttentionMaps, GraphOverlay
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
-from regard.result import human_bytes
+from regard.result import Failed, human_bytes
 from regard.train.config import GraphShape
 from regard.train.data import RunData, RunPlan, Say
 from regard.train.objectives import Loss
@@ -41,6 +41,7 @@ from regard.train.settings import find_data
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
 from regard.tune.prediction import Task, read_task, run_rows, score_answers
 from regard.tune.results import Prediction
+from regard.verbs import Files, list_files
 
 LONGEST, DEGREES, WALKS, FEW = 20, 64, 16, 20
 """Longer paths and more neighbours share a row of their table; steps of random walks; below this
@@ -53,6 +54,7 @@ NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
 NODES |= {"dim": 128, "r_drop": 1.0}
 """Usual settings; of nodes few are labelled, which needs strong regularisation."""
 COLUMN = "label_column"  # in config.json: where the labels of the training files were
+LABELLED = "graphs that are labelled as a whole", "graphs whose nodes are labelled"
 NARROW = 16  # width of the MLP of nodes
 
 
@@ -275,27 +277,29 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
 
 
 def predict_graphs(
-    kit: Kit, files: Paths, label: str | None = None, split: str | None = None
-) -> Iterator[tuple[Tensor, str, Prediction]]:
+    kit: Kit, files: Files, label: str | None = None, split: str | None = None
+) -> Iterator[tuple[Tensor, str, Prediction | Failed]]:
     """(probabilities (C,) or a number (1,), label as it is written, what is said).
 
     Of each graph or each node; with a split of those alone that have a label in it, or of all that
     have one where the files have no splits.
     """
-    doing, config = f"reading {files}", kit.model.config
+    doing, config = f"reading {', '.join(list_files(files))}", kit.model.config
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
     graphs = read_graphs(files, label or kit.config.get(COLUMN), labelled=split is not None)
+    check_labels(kit, graphs[0], doing)
     graphs = graphs if split is None else select_labels(graphs, split, "")
-    if not graphs or graphs[0].by_node != (task.kind == "tag"):
-        of = "nodes" if task.kind == "tag" else "graphs"
-        raise DataError(doing, "none", f"labels of the split {split}, of {of}" if split else of)
+    if not graphs:
+        raise DataError(doing, f"no labels of the split {split}", "some")
     scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
     for graph, some in zip(graphs, scores, strict=True):
         rows = some.view(len(graph.labels), -1)
         for name, answer, row in zip(graph.names, graph.labels, rows, strict=True):
-            if split is not None and task.kind == "regress" and not is_number(answer):
+            if graph.fault is not None:
+                yield row, answer, Failed(graph.fault)
+            elif split is not None and task.kind == "regress" and not is_number(answer):
                 note(f"left out: {graph.place}: the label {answer!r}; expected a number")
             elif task.kind == "regress":
                 row = row * task.spread + task.mean
@@ -305,8 +309,15 @@ def predict_graphs(
                 yield row, answer, Prediction(name, task.names[int(row.argmax())], float(row.max()))
 
 
+def check_labels(kit: Kit, graph: Graph, doing: str) -> None:
+    """Refuse labels of nodes where a model was trained on those of graphs, and the reverse."""
+    if graph.by_node != (nodes := kit.model.config.head.take == "all"):
+        expected = f"{LABELLED[nodes]}, as this model was trained on"
+        raise DataError(doing, LABELLED[graph.by_node], expected)
+
+
 def score_graphs(
-    kit: Kit, files: Paths, label: str | None, split: str
+    kit: Kit, files: Files, label: str | None, split: str
 ) -> ClassScores | NumberScores:
     """How right a model is on the labels of a split, or on all where the files have no splits."""
     answers = list(predict_graphs(kit, files, label, split))
@@ -324,9 +335,12 @@ def map_graph(kit: Kit, asked: str, target: str | None, **how: Any) -> Attention
     try:
         there = Path(asked).exists()
         graph = read_graphs(asked, labelled=False)[0] if there else molecule_graph(asked, asked)
+        if graph.fault is not None:
+            raise graph.fault
     except DataError as error:
         fault = error.found if there else f"no such file, and as SMILES {error.found}"
         raise DataError(f"reading {asked}", fault, "a file of graphs, or SMILES") from None
+    check_labels(kit, graph, f"reading {asked}")
     names = graph.names if graph.by_node else [str(n) for n in range(len(graph))]
     laid = lay_out(graph, kit.model.config)
     tokens = ["graph"] * (len(laid.nodes) - len(graph)) + [*(graph.atoms or names)]
