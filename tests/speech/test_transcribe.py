@@ -259,6 +259,8 @@ def test_bad_files_are_named_and_the_rest_goes_on(whisper, greedy, tmp_path, cap
     assert len(said.out.splitlines()) == 5 and said.err.count("error: reading") == 3
     with pytest.raises(DataError, match="no such file"):
         regard.transcribe("nowhere.wav", model=folder)
+    with pytest.raises(DataError, match=r"a folder\n(.*\n)+.*/\*\.wav"):
+        regard.transcribe(tmp_path, model=folder)
 
 
 @pytest.mark.parametrize("rate", [8000, 44100, 192_000])
