@@ -449,8 +449,7 @@ class Kit:
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})
         files = self.files | (self.tokenizer.files if self.tokenizer else {})
-        tensors = export_tensors(self.model, binding, stored)
-        write_folder(Path(folder), config, tensors, files)
+        write_folder(Path(folder), config, export_tensors(self.model, binding, stored), files)
 
     def fresh_config(self) -> dict[str, Any]:
         """config.json of a model made here, with the special ids of its tokenizer."""

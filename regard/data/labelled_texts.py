@@ -155,6 +155,5 @@ def is_number(cell: Any) -> bool:
 def read_number(example: LabelledText) -> float:
     """The label of a text as a number."""
     if not is_number(example.labels[0]):
-        fault = f"the label {example.labels[0]!r}"
-        raise DataError(f"reading {example.place}", fault, "a number")
+        raise DataError(f"reading {example.place}", f"the label {example.labels[0]!r}", "a number")
     return float(example.labels[0])

@@ -313,8 +313,7 @@ def finish(plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer, say: Say) -
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
     command = ["regard", plan.kind.room, plan.kind.name, "--config", str(plan.folder / CONFIG)]
     origin = {"command": command, "seed": config.get("seed"), "torch": torch.__version__, **place}
-    receipt = make_receipt(config, inputs, results, **origin)
-    write_receipt(plan.folder / NAME, receipt)
+    write_receipt(plan.folder / NAME, make_receipt(config, inputs, results, **origin))
     say(f"final: {taken}")
     if result.exit_code:
         say("warning: the loss is higher than at the start: lower --lr or raise --warm-up")

@@ -93,8 +93,7 @@ def run_rows(
     out: list[Tensor] = [torch.empty(0)] * len(rows)
     lengths = [len(row) for row in rows]
     for some in like_lengths(lengths, BATCH_TOKENS):
-        batch = collate([rows[n] for n in some]).to(model.device)
-        scores = (call or model)(batch).float().cpu()
+        scores = (call or model)(collate([rows[n] for n in some]).to(model.device)).float().cpu()
         for place, n in enumerate(some):
             out[n] = scores[place] if scores.dim() == 2 else scores[place, : lengths[n]]
     return out
@@ -132,8 +131,7 @@ def predict_rows(
     rows, cut = encode_texts(tokenizer, [example.text for example in examples], limit)
     if cut:
         note(f"cut at their end: {len(cut):,} of {len(rows):,} texts, of over {limit:,} tokens")
-    pad = tokenizer.specials.get("pad", 0)
-    scores = run_rows(kit.model, rows, partial(id_batch, pad=pad))
+    scores = run_rows(kit.model, rows, partial(id_batch, pad=tokenizer.specials.get("pad", 0)))
     if task.kind == "regress":
         return [score * task.spread + task.mean for score in scores]
     if task.kind == "several":
