@@ -333,7 +333,7 @@ def score_graphs(
 def map_graph(kit: Kit, asked: str, target: str | None, **how: Any) -> AttentionMaps:
     """Maps of the first graph of a file, or of a molecule as SMILES."""
     try:
-        there = Path(asked).exists()
+        there = bool(asked) and Path(asked).exists()
         graph = read_graphs(asked, labelled=False)[0] if there else molecule_graph(asked, asked)
         if graph.fault is not None:
             raise graph.fault

@@ -575,6 +575,22 @@ def test_other_files_and_models_are_refused(arrays, molecules, tmp_path, folders
     np.savez(tmp_path / "far.npz", **{**held, "edges": np.array([[0, 60]])})
     with pytest.raises(DataError, match="edges up to 60"):
         regard.evaluate.graph(run.path, tmp_path / "far.npz")
+    for wrong in (
+        {"edges": np.array([[0.5, 1.0]])},
+        {"edges": np.array([0, 1])},
+        {"edges": np.array([[-1, 0]])},
+        {"labels": np.array(["a"] * len(held["labels"]))},
+        {"train": np.array([900])},
+        {"indptr": np.array([0, 1])},
+    ):
+        np.savez(tmp_path / "wrong.npz", **{**held, **wrong})
+        with pytest.raises(DataError, match=r"expected: edges \(E, 2\)"):
+            read_graphs(tmp_path / "wrong.npz")
+    (tmp_path / "none.csv").write_text("smiles,label\nxx,1\n")
+    with pytest.raises(DataError, match=r"reading .*none\.csv: no graphs that can be read"):
+        read_graphs((str(tmp_path / "none.csv"),))
+    with pytest.raises(DataError, match="no such file, and as SMILES the end"):
+        regard.look.attention(run.path, "")
     (tmp_path / "bad.npz").write_bytes(b"no arrays")
     with pytest.raises(DataError, match="an .npz file of arrays"):
         regard.evaluate.graph(run.path, tmp_path / "bad.npz")

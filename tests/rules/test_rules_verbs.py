@@ -141,6 +141,8 @@ def test_one_side_is_empty(sides, empty):
     with pytest.raises(DataError, match=r"reading the (posi|nega)tives: no lines in .*empty\.txt"):
         regard.discover(*paths, checker=sides / "rule.py")
     assert not (sides / "rule.py").exists()
+    with pytest.raises(UsageError, match="negatives alone"):
+        regard.discover(negatives=sides / "neg.txt")
     paths[empty] = []
     with pytest.raises(DataError, match="no lines in \\[\\]"):
         regard.discover(*paths)
