@@ -125,7 +125,7 @@ def decode(stream: ByteStream, name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             line += data.count(b"\n", 0, error.start)
             fault = f"line {line}, {bad_byte(error, offset)}"
-            code = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
+            code = "utf-16" if not offset and data[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
             fix = f"convert it, as in: iconv -f {code} -t utf-8 old.txt > new.txt"
             raise DataError(f"reading {name}", fault, "UTF-8 text", fix) from None
         if text:
