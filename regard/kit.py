@@ -125,7 +125,8 @@ class Kit:
         """The tokenizer; a model that came without one is refused."""
         if self.tokenizer is None:
             doing, fix = "reading text", "pass ids, or put a tokenizer.json into the folder"
-            raise UsageError(doing, "this model came without a tokenizer", "token ids", fix)
+            fault = f"a model that reads {self.model.config.front.kind}, without a tokenizer"
+            raise UsageError(doing, fault, "token ids", fix)
         return self.tokenizer
 
     @property

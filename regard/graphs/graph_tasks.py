@@ -321,10 +321,11 @@ def score_graphs(
 ) -> ClassScores | NumberScores:
     """How right a model is on the labels of a split, or on all where the files have no splits."""
     answers = list(predict_graphs(kit, files, label, split))
-    task, labels = read_task(kit, f"evaluating on {files}"), [answer for _, answer, _ in answers]
+    doing = f"evaluating on {', '.join(list_files(files))}"
+    task, labels = read_task(kit, doing), [answer for _, answer, _ in answers]
     if task.kind == "regress":
         return score_numbers([*map(float, labels)], [float(row) for row, *_ in answers])
-    return score_answers(task, list(enumerate(labels)), [row for row, *_ in answers])
+    return score_answers(doing, task, list(enumerate(labels)), [row for row, *_ in answers])
 
 
 # Looking inside -----------------------------------------------------------------------------------

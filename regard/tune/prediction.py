@@ -161,15 +161,19 @@ def score_file(
     if kind == "regress":
         return score_numbers([read_number(e) for e in examples], torch.cat(answers).tolist())
     labels = [(n, label) for n, example in enumerate(examples) for label in example.labels]
-    return score_answers(task, labels, answers)
+    return score_answers(doing, task, labels, answers)
 
 
 def score_answers(
-    task: Task, labels: Sequence[tuple[int, str]], answers: Sequence[Tensor]
+    doing: str, task: Task, labels: Sequence[tuple[int, str]], answers: Sequence[Tensor]
 ) -> ClassScores:
     """Figures of probabilities, (C,) or (W, C) each; `labels` have the numbers of their texts."""
-    new = {label for _, label in labels if label not in task.names}
-    names = task.names + labelled_texts.sort_classes(list(new))
+    there = labelled_texts.sort_classes([label for _, label in labels])
+    new = [label for label in there if label not in task.names]
+    if new == there:
+        problem = f"only {', '.join(there[:10])}" if there else "no labels"
+        raise DataError(doing, problem, f"some of {', '.join(task.names[:20])}")
+    names = task.names + new
     numbers = {name: n for n, name in enumerate(names)}
     chances = torch.cat([answer.view(-1, len(task.names)) for answer in answers])
     chances = F.pad(chances, (0, len(new)))
