@@ -135,7 +135,8 @@ class Kit:
         """The tokenizer; a model that came without one is refused."""
         if self.tokenizer is None:
             doing, fix = "reading text", "pass ids, or put a tokenizer.json into the folder"
-            raise UsageError(doing, "this model came without a tokenizer", "token ids", fix)
+            fault = f"a model that reads {self.model.config.front.kind}, without a tokenizer"
+            raise UsageError(doing, fault, "token ids", fix)
         return self.tokenizer
 
     @property
@@ -459,8 +460,7 @@ class Kit:
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})
         files = self.files | (self.tokenizer.files if self.tokenizer else {})
-        tensors = export_tensors(self.model, binding, stored)
-        write_folder(Path(folder), config, tensors, files)
+        write_folder(Path(folder), config, export_tensors(self.model, binding, stored), files)
 
     def fresh_config(self) -> dict[str, Any]:
         """config.json of a model made here, with the special ids of its tokenizer."""

@@ -143,8 +143,7 @@ class Masker:
 
     def __call__(self, ids: Counts, places: NDArray[Any], epoch: int) -> tuple[Counts, Counts]:
         """(ids with some hidden, labels at those) from ids and their places in the store."""
-        draws = (uniform(key(self.seed, epoch, n, 1), places) for n in range(3))
-        chance, fate, other = draws
+        chance, fate, other = (uniform(key(self.seed, epoch, n, 1), places) for n in range(3))
         chosen = (chance < self.share) & ~np.isin(ids, self.never)
         labels = np.where(chosen, ids, IGNORED)
         random = self.others[(other * len(self.others)).astype(np.int64)]

@@ -227,5 +227,4 @@ class WordSenses(Result):
                 words.append((layer.layer, file, near))
         title = f"{self.word} by {self.model}: mean cosines of its uses"
         yield Grid(title, ("layer", "in", *self.files), cosines, left=2)
-        columns = ("layer", "in", "nearest words")
-        yield Grid(f"words next to {self.word}", columns, words, left=3)
+        yield Grid(f"words next to {self.word}", ("layer", "in", "nearest words"), words, left=3)

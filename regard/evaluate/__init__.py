@@ -69,7 +69,10 @@ def lm(
     from regard.evaluate.perplexity import evaluate_speech, evaluate_text
     from regard.kit import Kit
 
-    opened = open_text_model(model, precision, bool(edit or nv))
+    opened = open_text_model(model, precision)
+    if not isinstance(opened, Kit) and (edit or nv):
+        fault = f"--{'edit' if edit else 'nv'} with n-grams, which have no activations"
+        raise UsageError(f"evaluating {name_of(model)}", fault, "a network")
     overlap = check_overlap(name_of(model), test, train, allow_overlap)
 
     def measure(file: str | Path) -> results.Perplexity:
@@ -561,8 +564,7 @@ def similarity(
     from regard.history import open_vectors
     from regard.history.analogies import agree, read_similarity
 
-    agreement = agree(open_vectors(vectors, matrix), read_similarity(pairs))
-    return results.SimilarityScore(*agreement)
+    return results.SimilarityScore(*agree(open_vectors(vectors, matrix), read_similarity(pairs)))
 
 
 # Opening ----------------------------------------------------------------------------------------
@@ -579,17 +581,16 @@ def _open_decoder(model: ModelLike, precision: Precision, expected: str = "a dec
 
 
 def open_text_model(
-    model: ModelLike | NgramModel, precision: Precision = "auto", edited: bool = False
+    model: ModelLike | NgramModel, precision: Precision = "auto"
 ) -> Kit | NgramModel:
-    """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
+    """A decoder with its own tokenizer, or n-grams."""
     from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
     if isinstance(model, NgramModel):
         return model
-    kinds = (NETWORK,) if edited else (NETWORK, NGRAMS)
-    if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
+    if isinstance(model, str | Path) and check_kind(str(model), NETWORK, NGRAMS) is NGRAMS:
         return NgramModel.open(Path(model))
     kit = _open_decoder(model, precision, "a decoder, or n-grams")
     check_tokenizer(kit)

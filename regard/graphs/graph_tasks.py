@@ -17,7 +17,7 @@ from regard.core.attention import Attention
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.labelled_texts import is_number, read_number
 from regard.data.tabular import kind_of, read_table
-from regard.data.text_files import Paths, find_files
+from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError, UsageError
 from regard.graphs.graph_files import Graph, molecule_graph, read_graphs, select_labels
@@ -47,6 +47,7 @@ NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
 NODES |= {"dim": 128, "r_drop": 1.0}
 """Usual settings; of nodes few are labelled, which needs strong regularisation."""
 COLUMN = "label_column"  # in config.json: where the labels of the training files were
+LABELLED = "graphs that are labelled as a whole", "graphs whose nodes are labelled"
 NARROW = 16  # width of the MLP of nodes
 
 
@@ -272,15 +273,15 @@ def predict_graphs(
     With a split of those alone that have a label in it, or of all that have one where the files
     have no splits.
     """
-    doing, config = f"reading {files}", kit.model.config
+    doing, config = f"reading {', '.join(list_files(files))}", kit.model.config
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
     graphs = read_graphs(files, label or kit.config.get(COLUMN), labelled=split is not None)
+    check_labels(kit, graphs[0], doing)
     graphs = graphs if split is None else select_labels(graphs, split, "")
-    if not graphs or graphs[0].by_node != (task.kind == "tag"):
-        of = "nodes" if task.kind == "tag" else "graphs"
-        raise DataError(doing, "none", f"labels of the split {split}, of {of}" if split else of)
+    if not graphs:
+        raise DataError(doing, f"no labels of the split {split}", "some")
     scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
     for graph, some in zip(graphs, scores, strict=True):
         rows = task.chances(some).view(len(graph.labels), -1)
@@ -298,11 +299,14 @@ def predict_graphs(
 def map_graph(kit: Kit, asked: str, target: str | None, **how: Any) -> AttentionMaps:
     """Maps of the first graph of a file, or of a molecule as SMILES."""
     try:
-        there = Path(asked).exists()
+        there = bool(asked) and Path(asked).exists()
         graph = read_graphs(asked, labelled=False)[0] if there else molecule_graph(asked, asked)
+        if graph.fault is not None:
+            raise graph.fault
     except DataError as error:
         fault = error.found if there else f"no such file, and as SMILES {error.found}"
         raise DataError(f"reading {asked}", fault, "a file of graphs, or SMILES") from None
+    check_labels(kit, graph, f"reading {asked}")
     names = graph.names if graph.by_node else [str(n) for n in range(len(graph))]
     laid = lay_out(graph, kit.model.config)
     tokens = ["graph"] * (len(laid.nodes) - len(graph)) + [*(graph.atoms or names)]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from regard.errors import UsageError
 from regard.nvib.config import NVIBConfig, Strength, Temperatures
 from regard.nvib.results import Attached
-from regard.verbs import Files, ModelLike
+from regard.verbs import FLAT, Files, ModelLike, check_value
 
 if TYPE_CHECKING:
     from regard.kit import Kit
+    from regard.model.model import Model
 
 __all__ = ["NVIBConfig", "Temperatures", "attach", "detach", "regularise", "restore"]
 
@@ -40,7 +42,8 @@ def attach(kit: Kit, pattern: str = "*", config: NVIBConfig = NVIB) -> Attached:
     """
     from regard.nvib.denoising import attach as put
 
-    return put(kit.model, pattern, config)
+    check_value("attach", "config", config, Annotated[NVIBConfig, FLAT])
+    return put(_model_of(kit), str(pattern), config)
 
 
 def detach(kit: Kit) -> None:
@@ -51,7 +54,17 @@ def detach(kit: Kit) -> None:
     """
     from regard.nvib.denoising import detach as take
 
-    take(kit.model)
+    take(_model_of(kit))
+
+
+def _model_of(kit: Kit) -> Model:
+    """The model of a Kit: what is changed in place has to be open."""
+    from regard.kit import Kit
+
+    if not isinstance(kit, Kit):
+        fault = f"kit = {kit!r}"
+        raise UsageError("changing a model in place", fault, "a Kit", "open it with regard.load")
+    return kit.model
 
 
 def regularise(model: ModelLike, strength: Strength = 0.0, *, text: Files | None = None) -> Kit:
@@ -76,9 +89,9 @@ def regularise(model: ModelLike, strength: Strength = 0.0, *, text: Files | None
     from regard.loading import open_kit
     from regard.nvib.conversion import attach
 
+    check_value("regularise", "model", model, ModelLike)
     kit = open_kit(model)
     attach(kit, strength, text)
-    kit.nv = strength, text
     return kit
 
 

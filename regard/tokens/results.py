@@ -151,5 +151,4 @@ class Vocabulary(Result):
         for word, count in self.words.items():
             covered += count
             rows.append((repr(word), human(count), f"{covered / self.tokens:.2%}"))
-        columns = (self.kind, "count", "covered so far")
-        yield Grid(f"the {len(rows)} most frequent", columns, rows)
+        yield Grid(f"the {len(rows)} most frequent", (self.kind, "count", "covered so far"), rows)

@@ -19,6 +19,7 @@ from regard.model import presets
 from regard.model.config import CELLS, ModelConfig, TextConfig
 from regard.verbs import Amount, Bound, Count, FromZero, Natural, Share, check_fields
 
+Side = Annotated[int, Bound(1, 4096, "1 to 4,096 pixels")]
 FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
 FREE += ("patience", "workers", "shard")
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
@@ -256,7 +257,7 @@ class SizeConfig(Config):
 class PictureConfig(SizeConfig):
     """A vision Transformer, and the augmentation of what it reads."""
 
-    size: Count = 32
+    size: Side = 32
     """Side of the square that pictures are resized to, whatever their form."""
     grey: bool = False
     """Read one channel instead of three."""
@@ -292,7 +293,7 @@ class PictureConfig(SizeConfig):
 class PixelConfig(SizeConfig):
     """A decoder over pictures as tokens, and how they become tokens."""
 
-    size: Count = 32
+    size: Side = 32
     """Side of the square that pictures are resized to, whatever their form."""
     grey: bool = False
     """Read one channel instead of three."""

@@ -167,8 +167,7 @@ class PPO(SFT):
         said = [row.prompt for row in read_instructions(files, "prompts", chat)]
         said = said[: len(store)] if train else said[-len(store) :]
         ids = [store[n].tolist() for n in range(len(store))]
-        prompts = list(zip(said, ids, strict=True))
-        return Rollouts(prompts, plan.own, self.value, plan.seed)
+        return Rollouts(list(zip(said, ids, strict=True)), plan.own, self.value, plan.seed)
 
     def prepare(self, plan: RunPlan) -> RunData:
         """Prompts to learn from, and others to measure with."""

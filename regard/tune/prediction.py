@@ -118,8 +118,7 @@ def run_rows(
     out: list[Tensor] = [torch.empty(0)] * len(rows)
     lengths = [len(row) for row in rows]
     for some in like_lengths(lengths, BATCH_TOKENS):
-        batch = collate([rows[n] for n in some]).to(model.device)
-        scores = (call or model)(batch).float().cpu()
+        scores = (call or model)(collate([rows[n] for n in some]).to(model.device)).float().cpu()
         for place, n in enumerate(some):
             out[n] = scores[place] if scores.dim() == 2 else scores[place, : lengths[n]]
     return out

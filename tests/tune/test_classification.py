@@ -147,6 +147,9 @@ def test_an_encoder_learns_classes_and_transformers_opens_it(masker, texts, tmp_
     assert (scores.accuracy, scores.confusion, scores.count) == (1.0, [[20, 0], [0, 20]], 40)
     assert scores.low == scores.high == 1.0 and 0 < scores.ece < 0.5
     scores.save(tmp_path / "table.png")
+    (tmp_path / "other.tsv").write_text("the cat\tspam\na dog\tham\n")
+    with pytest.raises(DataError, match="only ham, spam\n  expected: some of no, yes"):
+        regard.evaluate.classify(run.path, tmp_path / "other.tsv")
     answers = list(regard.predict(run.path, texts[1]))
     assert [a.label for a in answers] == ["yes", "no"] * 20
     assert all(0.5 < a.probability <= 1 for a in answers)
