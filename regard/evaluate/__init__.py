@@ -340,9 +340,9 @@ def graph(
     from regard.loading import open_kit
     from regard.tune.prediction import score_answers
 
-    kit, files = open_kit(model, text=False), verbs.list_files(test)
+    kit, doing = open_kit(model, text=False), f"evaluating on {', '.join(verbs.list_files(test))}"
     scores: results.ClassScores | results.NumberScores
-    scores = score_answers(kit, f"evaluating on {files}", predict_graphs(kit, files, label, split))
+    scores = score_answers(kit, doing, predict_graphs(kit, test, label, split))
     return scores
 
 

@@ -35,6 +35,7 @@ from regard.train.data import RunData, RunPlan
 from regard.train.objectives import Loss
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
 from regard.tune.prediction import Answer, Task, read_task, run_rows
+from regard.verbs import Files, list_files
 
 LONGEST, DEGREES, WALKS, FEW = 20, 64, 16, 20
 """Longer paths and more neighbours share a row of their table; steps of random walks; below this
@@ -266,7 +267,7 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
 
 
 def predict_graphs(
-    kit: Kit, files: Paths, label: str | None = None, split: str | None = None
+    kit: Kit, files: Files, label: str | None = None, split: str | None = None
 ) -> Iterator[Answer]:
     """What a model says of each graph or each node.
 
@@ -286,11 +287,20 @@ def predict_graphs(
     for graph, some in zip(graphs, scores, strict=True):
         rows = task.chances(some).view(len(graph.labels), -1)
         for name, label, row in zip(graph.names, graph.labels, rows, strict=True):
-            if split is not None and task.kind == "regress" and not is_number(label):
+            if graph.fault is not None:
+                yield row, [label], Failed(graph.fault)
+            elif split is not None and task.kind == "regress" and not is_number(label):
                 error = DataError(graph.place, f"the label {label!r}", "a number")
                 yield row, [label], Failed(error)
             elif label or split is None:
                 yield row, [label], task.answer(name, row)
+
+
+def check_labels(kit: Kit, graph: Graph, doing: str) -> None:
+    """Refuse labels of nodes where a model was trained on those of graphs, and the reverse."""
+    if graph.by_node != (nodes := kit.model.config.head.take == "all"):
+        expected = f"{LABELLED[nodes]}, as this model was trained on"
+        raise DataError(doing, LABELLED[graph.by_node], expected)
 
 
 # Looking inside -----------------------------------------------------------------------------------
