@@ -9,13 +9,18 @@ from functools import cached_property
 from regard.errors import DataError
 from regard.formal.dfa import DFA
 from regard.formal.state_diagram import AutomatonResult
-from regard.result import Grid, Result, Row, shown
+from regard.result import Grid, Result, Row, grid_of_names, grid_of_values, shown
 from regard.rules.rule import Accepts, Rule
 
 SHOWN, SHOWN_EXCEPTIONS = 10, 5
 SMALL_STATES = 12  # up to which an automaton is part of the result
 CLIP = 300  # characters of a line that is shown
 RANDOM = "<random>"  # the file of lines that were drawn
+
+
+def number(value: float) -> str:
+    """0.0123 → 0.012; very small ones as powers."""
+    return f"{value:.2g}" if value >= 1e-4 or value == 0 else f"{value:.0e}"
 
 
 class LabelledLine(Row):
@@ -54,24 +59,24 @@ class RuleHypothesis(Row, kw_only=True):
     """A rule with its evidence; `accepts(tokens)` decides."""
 
     rule: str
-    accuracy: float
+    accuracy: float = shown(table=False)
     right: int
-    lines: int
-    claimed: bool = False
+    lines: int = shown(title="of")
+    claimed: bool = shown(table=False, default=False)
     bits: int
     """Description length of the rule."""
-    score: float
+    score: float = shown("{:.1f}", title="total")
     """Bits of the rule and of the labels given the rule, less what it is rare by chance."""
-    posterior: float
-    p_value: float
-    exceptions: list[LabelledLine]
-    checker: str = ""
+    posterior: float = shown(number)
+    p_value: float = shown(number, title="p")
+    exceptions: list[LabelledLine] = shown(table=False)
+    checker: str = shown(table=False, default="")
     """A program of ten lines that counts accepted lines of files."""
-    formula: Rule = shown(json=False)
-    by_chance: Chance | None = None
-    states: int | None = None
-    dot: str | None = None
-    automaton: DFA | None = shown(json=False, default=None)
+    formula: Rule = shown(json=False, table=False)
+    by_chance: Chance | None = shown(table=False, default=None)
+    states: int | None = shown(table=False, default=None)
+    dot: str | None = shown(table=False, default=None)
+    automaton: DFA | None = shown(json=False, table=False, default=None)
 
     @cached_property
     def accepts(self) -> Accepts:
@@ -218,19 +223,11 @@ class Discovery(AutomatonResult):
             f"{self.symbols:,} symbols; {self.rules_tried:,} rules tried alone, then two and three "
             "together, then automata"
         )
-        listed = list(enumerate(self.hypotheses[:SHOWN], 1))
+        listed = dict(enumerate(self.hypotheses[:SHOWN], 1))
         if listed:
-            rows = [
-                (
-                    *(str(n), one.rule, f"{one.right}/{one.lines}", str(one.bits)),
-                    *(f"{one.score:.1f}", number(one.posterior), number(one.p_value)),
-                )
-                for n, one in listed
-            ]
             title = "rules" if self.claimed else "candidates, none of which is claimed"
-            columns = ("", "rule", "right", "bits", "total", "posterior", "p")
-            yield Grid(f"{title}, best first", columns, rows, left=2)
-        for n, one in listed[:5]:
+            yield grid_of_names(f"{title}, best first", listed)
+        for n, one in [*listed.items()][:5]:
             for line in one.exceptions[:SHOWN_EXCEPTIONS]:
                 text = line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…"
                 yield f"  exception to {n}: {line.place} ({'-+'[line.positive]}): {text}"
@@ -243,11 +240,10 @@ class Discovery(AutomatonResult):
         if self.probes:
             rivals = sorted([*self.probes[0].accepted_by, *self.probes[0].refused_by])
             table = [
-                (probe.text, *("yes" if n in probe.accepted_by else "no" for n in rivals))
-                for probe in self.probes
+                (probe.text, *(n in probe.accepted_by for n in rivals)) for probe in self.probes
             ]
             title = "probes that would decide, and what each rule says"
-            yield Grid(title, ("", *map(str, rivals)), table)
+            yield grid_of_values(title, ("", *map(str, rivals)), table)
             yield f"  answer one and rank again: --label '{self.probes[0].text} : yes'"
         yield from (f"* {note}" for note in self.notes)
         if self.hypotheses:
@@ -267,8 +263,3 @@ class Discovery(AutomatonResult):
             problem = "no small automaton decides the rule"
             raise DataError("drawing an automaton", problem, "one that does")
         return dfa
-
-
-def number(value: float) -> str:
-    """0.0123 → 0.012; very small ones as powers."""
-    return f"{value:.2g}" if value >= 1e-4 or value == 0 else f"{value:.0e}"

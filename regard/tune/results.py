@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from regard.result import Grid, Result, Row, human, shown
@@ -55,8 +54,7 @@ class FrontierPoint(Row):
     """Nats from the model as it was; of best-of-n ln n − (n − 1) / n."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyRun(Run):
+class PolicyRun(Run, kw_only=True):
     """A policy in {out}."""
 
     deviation: float

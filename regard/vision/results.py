@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from regard.look.results import Attribution, Overlay
-from regard.result import Grid, Result, shown
+from regard.result import Grid, Result, grid_of_values, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +24,8 @@ class Drawing(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """How likely each is."""
-        rows = [(str(n), f"{value:,.1f}") for n, value in enumerate(self.nats)]
-        yield Grid(f"{len(self.nats)} pictures; --save grid.png draws them", ("", "nats"), rows)
+        title = f"{len(self.nats)} pictures; --save grid.png draws them"
+        yield grid_of_values(title, ("", "nats"), enumerate(self.nats), "{:,.1f}")
 
     def plot(self) -> Any:
         """All of them: each in a row with what it began with, or as a square."""
@@ -54,7 +54,7 @@ class PictureAttribution(Attribution):
         """The places that give most."""
         pairs = zip(self.pieces, self.scores, strict=True)
         best = sorted(pairs, key=lambda pair: -abs(pair[1]))[:10]
-        yield Grid(self.title(), ("row,column", "score"), [(p, f"{s:.4f}") for p, s in best])
+        yield grid_of_values(self.title(), ("row,column", "score"), best, "{:.4f}")
         yield from self.explanation.parts()
 
     def plot(self) -> Any:
