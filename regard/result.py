@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import functools
 import html
 import io
 import json
@@ -20,10 +19,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from regard.errors import RegardError, UsageError
 from regard.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DASH = "–"  # where there is no value
 
@@ -186,7 +188,19 @@ class Grid:
         return f"<table>{caption}{top}<tbody>{body}</tbody></table>"
 
 
-def draw_png(figure: Any, dpi: int) -> bytes:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, which a notebook shows."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        problem, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
+        raise UsageError("drawing a picture", problem, "the plot extra", fix) from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure._repr_png_ = lambda: draw_png(figure, 72)  # type: ignore[attr-defined]
+    return figure
+
+
+def draw_png(figure: Figure, dpi: int) -> bytes:
     """A matplotlib figure as a picture."""
     picture = io.BytesIO()
     with warnings.catch_warnings():
@@ -296,15 +310,6 @@ class Result(Row):
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         cls.__repr__ = Result.__str__  # type: ignore[assignment]
-        if plot := vars(cls).get("plot"):
-
-            @functools.wraps(plot)
-            def shown_plot(self: Any, *args: Any, **options: Any) -> Any:
-                figure = plot(self, *args, **options)
-                figure._repr_png_ = lambda: draw_png(figure, 72)  # a notebook shows it
-                return figure
-
-            cls.plot = shown_plot  # type: ignore[method-assign]
         super().__init_subclass__(kw_only)
 
     def title(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.result import Grid, Result, Row, grid_of_values, human, human_bytes, shown
+from regard.result import Grid, Result, Row, grid_of_values, human, human_bytes, new_figure, shown
 
 
 class Near(Row):
@@ -75,7 +75,7 @@ def test_a_terminal_and_a_notebook_show_the_cells(near):
 
 def test_programs_and_pictures_in_a_notebook():
     """Lines of a program stay lines, and a figure is its picture."""
-    figures = pytest.importorskip("matplotlib.figure")
+    pytest.importorskip("matplotlib")
 
     class Drawn(Result):
         """A drawing."""
@@ -84,7 +84,7 @@ def test_programs_and_pictures_in_a_notebook():
             yield from ("a <b>", "def f():\n    return 1")
 
         def plot(self):
-            return figures.Figure(figsize=(1, 1))
+            return new_figure(1, 1)
 
     assert Drawn()._repr_html_() == "<p>a &lt;b&gt;</p>\n<pre>def f():\n    return 1</pre>"
     assert Drawn().plot()._repr_png_().startswith(b"\x89PNG")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from regard.result import Grid, Result, Row, human, shown
+from regard.result import Grid, Result, Row, human, new_figure, shown
 from regard.train.results import Run
 
 
@@ -71,9 +71,7 @@ class PolicyRun(Run, kw_only=True):
 
     def plot(self) -> Any:
         """Reward, divergence and length over the steps; reward against divergence."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(12, 3), layout="constrained")
+        figure = new_figure(12, 3)
         axes = figure.subplots(1, 4)
         for place, name in zip(axes, ("reward", "kl", "length"), strict=False):
             points = [(line["step"], line[name]) for line in self.metrics if name in line]

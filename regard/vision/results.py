@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from regard.look.results import Attribution, Overlay
-from regard.result import Grid, Result, grid_of_values, shown
+from regard.result import Grid, Result, grid_of_values, new_figure, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,8 +29,6 @@ class Drawing(Result):
 
     def plot(self) -> Any:
         """All of them: each in a row with what it began with, or as a square."""
-        from regard.look.picture import new_figure
-
         count, beside = self.pictures.shape[:2]
         width = beside * max(1, round((count * beside) ** 0.5 / beside))
         flat = self.pictures.reshape(count * beside, *self.pictures.shape[2:])
