@@ -249,8 +249,7 @@ class Discovery(AutomatonResult):
         if self.hypotheses:
             best = self.hypotheses[0]
             if best.dot is not None and best.states is not None and best.states <= 8:
-                yield f"\nautomaton of rule 1, {best.states} states (DOT)"
-                yield best.dot.rstrip()
+                yield f"\nautomaton of rule 1, {best.states} states (DOT)\n{best.dot.rstrip()}"
             yield f"\nchecker of rule 1 (--checker writes it)\n{best.checker.rstrip()}"
         if self.neural is not None:
             yield ""
