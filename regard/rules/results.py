@@ -9,18 +9,13 @@ from functools import cached_property
 from regard.errors import DataError
 from regard.formal.dfa import DFA
 from regard.formal.state_diagram import AutomatonResult
-from regard.result import Grid, Result, Row, grid_of_names, grid_of_values, shown
+from regard.result import Grid, Result, Row, grid_of_values, shown
 from regard.rules.rule import Accepts, Rule
 
 SHOWN, SHOWN_EXCEPTIONS = 10, 5
 SMALL_STATES = 12  # up to which an automaton is part of the result
 CLIP = 300  # characters of a line that is shown
 RANDOM = "<random>"  # the file of lines that were drawn
-
-
-def number(value: float) -> str:
-    """0.0123 → 0.012; very small ones as powers."""
-    return f"{value:.2g}" if value >= 1e-4 or value == 0 else f"{value:.0e}"
 
 
 class LabelledLine(Row):
@@ -59,24 +54,24 @@ class RuleHypothesis(Row, kw_only=True):
     """A rule with its evidence; `accepts(tokens)` decides."""
 
     rule: str
-    accuracy: float = shown(table=False)
+    accuracy: float
     right: int
-    lines: int = shown(title="of")
-    claimed: bool = shown(table=False, default=False)
+    lines: int
+    claimed: bool = False
     bits: int
     """Description length of the rule."""
-    score: float = shown("{:.1f}", title="total")
+    score: float
     """Bits of the rule and of the labels given the rule, less what it is rare by chance."""
-    posterior: float = shown(number)
-    p_value: float = shown(number, title="p")
-    exceptions: list[LabelledLine] = shown(table=False)
-    checker: str = shown(table=False, default="")
+    posterior: float
+    p_value: float
+    exceptions: list[LabelledLine]
+    checker: str = ""
     """A program of ten lines that counts accepted lines of files."""
-    formula: Rule = shown(json=False, table=False)
-    by_chance: Chance | None = shown(table=False, default=None)
-    states: int | None = shown(table=False, default=None)
-    dot: str | None = shown(table=False, default=None)
-    automaton: DFA | None = shown(json=False, table=False, default=None)
+    formula: Rule = shown(json=False)
+    by_chance: Chance | None = None
+    states: int | None = None
+    dot: str | None = None
+    automaton: DFA | None = shown(json=False, default=None)
 
     @cached_property
     def accepts(self) -> Accepts:
@@ -223,11 +218,17 @@ class Discovery(AutomatonResult):
             f"{self.symbols:,} symbols; {self.rules_tried:,} rules tried alone, then two and three "
             "together, then automata"
         )
-        listed = dict(enumerate(self.hypotheses[:SHOWN], 1))
+        listed = list(enumerate(self.hypotheses[:SHOWN], 1))
         if listed:
+            rows = [
+                (str(n), h.rule, f"{h.right}/{h.lines}", h.bits, h.score, h.posterior, h.p_value)
+                for n, h in listed
+            ]
             title = "rules" if self.claimed else "candidates, none of which is claimed"
-            yield grid_of_names(f"{title}, best first", listed)
-        for n, one in [*listed.items()][:5]:
+            columns = ("", "rule", "right", "bits", "total", "posterior", "p")
+            forms = (*[None] * 4, "{:.1f}", number, number)
+            yield grid_of_values(f"{title}, best first", columns, rows, forms)
+        for n, one in listed[:5]:
             for line in one.exceptions[:SHOWN_EXCEPTIONS]:
                 text = line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…"
                 yield f"  exception to {n}: {line.place} ({'-+'[line.positive]}): {text}"
@@ -262,3 +263,8 @@ class Discovery(AutomatonResult):
             problem = "no small automaton decides the rule"
             raise DataError("drawing an automaton", problem, "one that does")
         return dfa
+
+
+def number(value: float) -> str:
+    """0.0123 → 0.012; very small ones as powers."""
+    return f"{value:.2g}" if value >= 1e-4 or value == 0 else f"{value:.0e}"

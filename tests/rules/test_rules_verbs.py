@@ -73,7 +73,7 @@ def test_tables_for_people_and_automata(sides, capsys):
     paths = str(sides / "pos.txt"), str(sides / "neg.txt")
     assert main(["discover", *paths, "--save", str(sides / "rule.dot")]) == 0
     out = capsys.readouterr().out
-    assert "  28  29  " in out and f"{paths[1]}:15 (-): a a b b a a" in out
+    assert "28/29" in out and f"{paths[1]}:15 (-): a a b b a a" in out
     for part in (
         "rules, best first",
         "probes that would decide",
