@@ -141,12 +141,13 @@ class SoundKind(PictureKind):
             config, family = replace(vit(*sizes), front=front), "ASTForAudioClassification"
         else:
             config = replace(whisper(*sizes), front=AudioConfig(own.dim, own.mels, frames // 2))
+            if own.transcripts:  # a letter sounds alike wherever it comes: distances tell more
+                config = replace(config, encoder=replace(config.encoder, position="rotary"))
         if isinstance(config.front, ImageConfig):
             config = replace(config, front=replace(config.front, width=frames))
             head = HeadConfig(classes, "pair", norm=True, eps=config.encoder.block.eps, bias=True)
         else:  # of Whisper the encoder alone
-            take: Any = "all" if own.transcripts else "mean"
-            head = HeadConfig(classes, take, bias=True)
+            head = HeadConfig(classes, "all" if own.transcripts else "mean", bias=True)
             family = family if own.transcripts and config.front.kind == "wave" else None
         return replace(config, head=head, decoder=None, target=None), family
 
