@@ -108,8 +108,8 @@ class SoundKind(PictureKind):
         self.beam, self.lm, self.lm_weight = beam, lm, lm_weight
 
     def complete(self, settings: RunSettings) -> None:
-        """The length of clips: a model's, or what 19 of 20 have; of transcripts all."""
-        values, most = settings.values, LONGEST
+        """The length of clips: a model's, or what 19 of 20 have; of transcripts all, slowed."""
+        values = settings.values
         init, text = values["init"], values["transcripts"]
         if text and (values["mixup"] or values["reads"] == "patches"):
             fault = "transcripts with mixup, or of patches"
@@ -118,9 +118,9 @@ class SoundKind(PictureKind):
             return
         if init is not None and (frames := self.open(init)[1].frames):
             return put(settings, "seconds", frames / 100, "init")
-        lengths = [*clip_seconds(values["files"])]
-        usual = float(np.quantile(lengths, 1.0 if text else 0.95)) if lengths else most
-        put(settings, "seconds", round(min(max(usual, 0.2), most) + 0.05, 1), "the clips")
+        lengths, slow = [*clip_seconds(values["files"])] or [LONGEST], text * values["stretch"]
+        usual = float(np.quantile(lengths, 1.0 if text else 0.95)) * (1 + slow)
+        put(settings, "seconds", round(min(max(usual, 0.2), LONGEST) + 0.05, 1), "the clips")
 
     def sizes(self, own: Any, front: Any, init: str | None = None) -> Hearing:
         """What `read_clips` is told of the model's front, and of a model to begin with."""

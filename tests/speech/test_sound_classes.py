@@ -262,6 +262,13 @@ def test_transcripts_are_learnt_and_written(said, tmp_path):
     assert next(iter(regard.predict(tmp_path / "run/final", said))).label in ("a", "b")
 
 
+def test_the_longest_text_is_heard_to_its_end_however_slowed(said, tmp_path):
+    train(said, tmp_path / "run", 1, SAY | dict(seconds=None, stretch=0.5))
+    longest = max(soundfile.info(file).duration for file in said.parent.glob("*.wav"))
+    heard = regard.load(tmp_path / "run/final").model.config.front.length / 50
+    assert 1.5 * longest <= heard < 1.5 * longest + 0.2
+
+
 @pytest.mark.parametrize("transcripts", [True, False])
 def test_letters_attend_by_distance_and_classes_by_place(transcripts):
     own = SoundConfig(**SAY | dict(transcripts=transcripts, heads=2, depth=1))
