@@ -108,8 +108,8 @@ class SoundKind(PictureKind):
         self.beam, self.lm, self.lm_weight = beam, lm, lm_weight
 
     def complete(self, settings: RunSettings) -> None:
-        """The length of clips: a model's, or what 19 of 20 have; of transcripts all."""
-        values, most = settings.values, LONGEST
+        """The length of clips: a model's, or what 19 of 20 have; of transcripts all, slowed."""
+        values = settings.values
         init, text = values["init"], values["transcripts"]
         if text and (values["mixup"] or values["reads"] == "patches"):
             fault = "transcripts with mixup, or of patches"
@@ -118,9 +118,9 @@ class SoundKind(PictureKind):
             return
         if init is not None and (frames := self.open(init)[1].frames):
             return put(settings, "seconds", frames / 100, "init")
-        lengths = [*clip_seconds(values["files"])]
-        usual = float(np.quantile(lengths, 1.0 if text else 0.95)) if lengths else most
-        put(settings, "seconds", round(min(max(usual, 0.2), most) + 0.05, 1), "the clips")
+        lengths, slow = [*clip_seconds(values["files"])] or [LONGEST], text * values["stretch"]
+        usual = float(np.quantile(lengths, 1.0 if text else 0.95)) * (1 + slow)
+        put(settings, "seconds", round(min(max(usual, 0.2), LONGEST) + 0.05, 1), "the clips")
 
     def sizes(self, own: Any, front: Any, init: str | None = None) -> Hearing:
         """What `read_clips` is told of the model's front, and of a model to begin with."""
@@ -141,12 +141,13 @@ class SoundKind(PictureKind):
             config, family = replace(vit(*sizes), front=front), "ASTForAudioClassification"
         else:
             config = replace(whisper(*sizes), front=AudioConfig(own.dim, own.mels, frames // 2))
+            if own.transcripts:  # a letter sounds alike wherever it comes: distances tell more
+                config = replace(config, encoder=replace(config.encoder, position="rotary"))
         if isinstance(config.front, ImageConfig):
             config = replace(config, front=replace(config.front, width=frames))
             head = HeadConfig(classes, "pair", norm=True, eps=config.encoder.block.eps, bias=True)
         else:  # of Whisper the encoder alone
-            take: Any = "all" if own.transcripts else "mean"
-            head = HeadConfig(classes, take, bias=True)
+            head = HeadConfig(classes, "all" if own.transcripts else "mean", bias=True)
             family = family if own.transcripts and config.front.kind == "wave" else None
         return replace(config, head=head, decoder=None, target=None), family
 
