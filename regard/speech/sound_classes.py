@@ -141,8 +141,7 @@ class SoundKind(PictureKind):
             config, family = replace(vit(*sizes), front=front), "ASTForAudioClassification"
         else:
             config = replace(whisper(*sizes), front=AudioConfig(own.dim, own.mels, frames // 2))
-            if own.transcripts:  # a letter sounds alike wherever it comes: distances tell more
-                assert config.encoder is not None
+            if own.transcripts and config.encoder:  # letters sound alike wherever they come
                 config = replace(config, encoder=replace(config.encoder, position="rotary"))
         if isinstance(config.front, ImageConfig):
             config = replace(config, front=replace(config.front, width=frames))
