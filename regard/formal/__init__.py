@@ -45,7 +45,11 @@ def make(
 
     from regard.formal.hierarchy import open_language
 
-    low, high = _read_lengths(length)
+    start, dash, end = str(length).partition("-")
+    low, high = (int(n) if n.isdecimal() else -1 for n in (start, end if dash else start))
+    if not 0 <= low <= high <= MAX_LENGTH:
+        expected = f"a length, or a range such as 2-40 that goes up, to {MAX_LENGTH} at most"
+        raise UsageError("reading a length", repr(length), expected)
     opened, rng = open_language(language), Random(current().seed)
     sizes = [n for n in track(range(low, high + 1), "counting words, length") if opened.has(n)]
     if not sizes:
@@ -62,16 +66,6 @@ def make(
         for n in track(range(negatives), "drawing non-members")
     ]
     return results.DrawnWords(opened.name, opened.kind, current().seed, members, others)
-
-
-def _read_lengths(length: str | int) -> tuple[int, int]:
-    """A length, or two with a dash between: 20 or 2-40."""
-    low, dash, high = str(length).partition("-")
-    expected = f"a length, or a range such as 2-40 that goes up, to {MAX_LENGTH} at most"
-    first, last = (int(n) if n.isdecimal() else -1 for n in (low, high if dash else low))
-    if not 0 <= first <= last <= MAX_LENGTH:
-        raise UsageError("reading a length", repr(length), expected)
-    return first, last
 
 
 @verb
@@ -153,8 +147,7 @@ def list() -> results.Languages:
 
     languages = []
     for one in map(find_language, MAKERS):
-        length = next(n for n in (6, 8, 5, 4) if one.has(n))
-        example = one.join(one.member(length, Random(1)))
+        example = one.join(one.member(next(n for n in (6, 8, 5, 4) if one.has(n)), Random(1)))
         row = results.LanguageRow(one.name, one.kind, one.summary, [*one.alphabet], example)
         languages.append(row)
     tasks = [

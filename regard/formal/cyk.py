@@ -79,9 +79,7 @@ class Chart:
 
     def count(self, length: int) -> int:
         """Derivations of words of this length: as many as there are words, if none has two."""
-        if not length:
-            return self.counting.empty
-        return self._fill(length)[self.rules.start][length]
+        return self._fill(length)[self.rules.start][length] if length else self.counting.empty
 
     def ambiguity(self, word: Sequence[str]) -> int:
         """How many derivations the word has, by the inside algorithm."""
@@ -127,8 +125,7 @@ class Chart:
             rank = rng.randrange(counts[name][n])
             splits = ((b, c, k) for b, c in self.counting.pairs[name] for k in range(1, n))
             for b, c, k in splits:  # which two names, and where the first of them ends
-                weight = self.counting.pairs[name][b, c]
-                ways = weight * counts[b][k] * counts[c][n - k]
+                ways = self.counting.pairs[name][b, c] * counts[b][k] * counts[c][n - k]
                 if rank < ways:
                     stack += [(c, n - k), (b, k)]
                     break

@@ -142,8 +142,7 @@ class Blocks:
         *times, last = (self.groups.count(group) for group in range(max(self.groups) + 1))
         sizes = list[tuple[int, ...]]()
         for chosen in product(range(self.least, length + 1), repeat=len(times)):
-            used = sum(map(mul, chosen, times))
-            size, over = divmod(length - used, last)
+            size, over = divmod(length - sum(map(mul, chosen, times)), last)
             if size >= self.least and not over:
                 sizes.append((*chosen, size))
         return sizes

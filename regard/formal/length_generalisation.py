@@ -66,8 +66,7 @@ def lay_out(task: LengthTask, lengths: Sequence[int], rng: Random, longest: int)
         ids[row, :start] = question
         labels[row, start:end] = np.where(task.counts(answer), answer, IGNORED)
         real[row, :end] = True
-    count = int((labels != IGNORED).sum())
-    return Examples(tensor(ids), tensor(labels), count, mask=mask_of(real))
+    return Examples(tensor(ids), tensor(labels), int((labels != IGNORED).sum()), mask=mask_of(real))
 
 
 def build(name: str, task: LengthTask, seed: int = 0) -> Model:
@@ -80,10 +79,9 @@ def build(name: str, task: LengthTask, seed: int = 0) -> Model:
     block = BlockConfig(64, 8, 256, dropout=0.1)
     added: Any = ADDED.get(name, "none")
     inside: Any = name if name in INSIDE else "none"
-    spread = SPREAD if name == "randomised" else 0
-    front = TextConfig(64, vocabulary, position=added, spread=spread)
-    stack = StackConfig(block, 5, inside, distance=32)  # longer ones share a bucket that was seen
-    return Model.fresh(ModelConfig(front, head, stack), seed)
+    front = TextConfig(64, vocabulary, position=added, spread=SPREAD if name == "randomised" else 0)
+    # longer ones share a bucket that was seen
+    return Model.fresh(ModelConfig(front, head, StackConfig(block, 5, inside, distance=32)), seed)
 
 
 def train_model(
@@ -129,11 +127,9 @@ def run_task(
 ) -> LengthRun:
     """One training up to a length and its test up to another."""
     short, long = lengths
-    lesson = Lesson(task, short, seed=seed)
-    model, loss = train_model(name, lesson, steps, lr, choose_device())
+    model, loss = train_model(name, Lesson(task, short, seed=seed), steps, lr, choose_device())
     tested = track(test_lengths(short, long), f"testing {task.name}, {name}, length")
     scores = {length: accuracy(model, task, length, rows, seed) for length in tested}
-    recurrent = name in CELLS
     run = LengthRun(
         task=task.name,
         model=name,
@@ -145,7 +141,7 @@ def run_task(
         near=mean_accuracy(scores, short, NEAR),
         far=mean_accuracy(scores, short, long) or 0.0,
         chance=task.chance,
-        published=getattr(task.published, name if recurrent else "transformer", None),
+        published=getattr(task.published, name if name in CELLS else "transformer", None),
         lengths=scores,
     )
     note(f"{task.name}, {name}, seed {seed}: length {short} {run.short:.1%}, after {run.far:.1%}")

@@ -94,8 +94,7 @@ class ObservationTable:
         low, high = 0, len(word)  # read by the automaton: the truth still holds, and no longer
         while high - low > 1:
             middle = (low + high) // 2
-            state = dfa.path(word[:middle])[-1]
-            if self.answer([self.reach[state] + word[middle:]])[0] == truth:
+            if self.answer([self.reach[dfa.path(word[:middle])[-1]] + word[middle:]])[0] == truth:
                 low = middle
             else:
                 high = middle

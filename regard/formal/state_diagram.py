@@ -37,9 +37,8 @@ def label(dfa: DFA, symbols: list[str]) -> str:
 def dot(dfa: DFA) -> str:
     """The automaton in the language of Graphviz; double circles accept."""
     drawn = arrows(dfa)
-    states = sorted({dfa.start} | {state for pair in drawn for state in pair})
     lines = ["digraph {", "  rankdir=LR", '  begin [shape=none, label=""]']
-    for state in states:
+    for state in sorted({dfa.start} | {state for pair in drawn for state in pair}):
         shape = "doublecircle" if state in dfa.accepting else "circle"
         lines.append(f"  {state} [shape={shape}]")
     lines.append(f"  begin -> {dfa.start}")

@@ -77,8 +77,7 @@ def digits(base: int) -> Callable[[int, Random], list[int]]:
 def ask_stack(length: int, rng: Random) -> list[int]:
     """Bits of a stack, bottom first, then actions."""
     bits = rng.randrange(1, length) if length > 1 else 1
-    stack = rng.choices((0, 1), k=bits)
-    return stack + rng.choices((POP, PUSH_0, PUSH_1), k=length - bits)
+    return rng.choices((0, 1), k=bits) + rng.choices((POP, PUSH_0, PUSH_1), k=length - bits)
 
 
 def ask_missing(length: int, rng: Random) -> list[int]:
@@ -174,9 +173,8 @@ def to_bits(number: int) -> list[int]:
 
 def root(word: Sequence[int]) -> list[int]:
     """The whole square root of a binary number, largest bit first, in half as many bits."""
-    size = (len(word) + 1) // 2
     number = isqrt(sum(bit << n for n, bit in enumerate(reversed(word))))
-    return [number >> n & 1 for n in range(size - 1, -1, -1)]
+    return [number >> n & 1 for n in range((len(word) - 1) // 2, -1, -1)]
 
 
 def value(word: Sequence[int]) -> list[int]:

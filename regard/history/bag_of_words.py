@@ -153,8 +153,7 @@ class BagObjective:
         """The value; index_select and index_add, whose gradients are sums in one order."""
         shift = bias.detach().max()
         alone = (bias - shift).exp()  # of a class without weights
-        touched = weights.index_select(0, self.cells)
-        extra = (0 * self.right).index_add(0, self.place, touched)
+        extra = (0 * self.right).index_add(0, self.place, weights.index_select(0, self.cells))
         moved = alone.index_select(0, self.column) * extra.expm1()
         z = alone.sum() + (0 * self.said).index_add(0, self.pair, moved)  # (pairs,)
         loss = self.said @ (z.log() + shift) - self.seen @ bias - self.right @ extra

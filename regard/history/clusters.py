@@ -61,8 +61,7 @@ class Bigrams:
 
 def share(n: Floats, before: Floats, after: Floats, total: int) -> Floats:
     """n / total · log₂ (n · total / (before · after)), nothing where n is nothing."""
-    some = np.where(n > 0, n, 1)
-    bits = np.log2(some * total / np.where(n > 0, before * after, total))
+    bits = np.log2(np.where(n > 0, n, 1) * total / np.where(n > 0, before * after, total))
     return np.asarray(np.where(n > 0, n, 0) * bits / total)
 
 

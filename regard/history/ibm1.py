@@ -110,8 +110,7 @@ def link_keys(sources: Ragged, targets: Ragged, target_ids: int) -> Iterator[tup
         before = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, before + LINKS, "right")))
         sizes = np.repeat(length[start:stop], words[start:stop])  # (words,)
-        first = np.repeat(sources.bounds[start:stop], words[start:stop])
-        heard = sources.ids[runs(first, sizes)]
+        heard = sources.ids[runs(np.repeat(sources.bounds[start:stop], words[start:stop]), sizes)]
         said = np.repeat(targets.ids[targets.bounds[start] : targets.bounds[stop]], sizes)
         yield heard * target_ids + said, sizes
         start = stop
@@ -161,8 +160,7 @@ class Sparse:
 
     def keep(self, kept: NDArray[np.bool_], values: Floats) -> Sparse:
         """Some of the cells, with other values for all of them."""
-        before = np.append(0, np.cumsum(kept))
-        return Sparse(before[self.bounds], self.columns[kept], values[kept])
+        return Sparse(np.append(0, np.cumsum(kept))[self.bounds], self.columns[kept], values[kept])
 
     @property
     def row_of(self) -> Ids:

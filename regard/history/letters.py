@@ -34,8 +34,7 @@ class Letters:
     @property
     def text(self) -> str:
         """The text again."""
-        codes = np.array([ord(symbol) for symbol in self.symbols], "<u4")
-        raw = codes[self.ids]
+        raw = np.array([ord(symbol) for symbol in self.symbols], "<u4")[self.ids]
         if self.bytes:
             return raw.astype(np.uint8).tobytes().decode()
         return raw.tobytes().decode("utf-32-le")
@@ -66,8 +65,7 @@ def bytes_of(letters: Letters) -> Letters:
     """Few symbols for a coder: of a text with many different characters its bytes."""
     if len(letters.symbols) <= CHARACTERS:
         return letters
-    raw = np.frombuffer(letters.text.encode(), np.uint8)
-    symbols, ids = np.unique(raw, return_inverse=True)
+    symbols, ids = np.unique(np.frombuffer(letters.text.encode(), np.uint8), return_inverse=True)
     return Letters(ids.astype(np.int64), symbols.tobytes().decode("latin-1"), True)
 
 

@@ -520,8 +520,7 @@ def check_room(ids: Ids, start: int | None, order: int) -> None:
     """Refuse an order whose long n-grams, were all of them different, would not fit into memory."""
     begins = np.flatnonzero(ids == start) if start is not None else np.zeros(0, np.int64)
     lengths = np.diff(np.unique(np.concatenate(([0], begins, [len(ids)]))))
-    long = np.maximum(np.minimum(lengths, order) - RECURRING, 0)
-    needed = int((lengths * long).sum()) * EACH
+    needed = int((lengths * np.maximum(np.minimum(lengths, order) - RECURRING, 0)).sum()) * EACH
     free = free_memory()
     if free is not None and needed > free:
         most = RECURRING + free // (len(ids) * EACH)

@@ -170,7 +170,6 @@ class Guesses(Result):
         if not self.players or not self.text:
             yield "no letter was guessed"
             return
-        person = self.players[0].player == YOU
         names = [f"{a}" if a == b else f"{a}–{b}" if b else f"{a}+" for a, b in GROUPS]
         rows = []
         for row in self.players:
@@ -179,7 +178,7 @@ class Guesses(Result):
             rows.append((Path(row.player).name, bars, *shares, row.lower, row.upper))
         columns = ("player", "1 … 8", *names, "lower", "upper")
         yield grid_of_values(self.title(), columns, rows, "{:.2f}")
-        if person:
+        if self.players[0].player == YOU:
             yield "Shannon's reader, who knew 100 letters: 0.6 to 1.3 bits per letter."
 
 
@@ -333,10 +332,9 @@ class Ladder(Result):
         if self.kind == "translation":
             yield "bits: of the validation pairs; rungs that count words know no other words"
             columns, title = ("words", "lines", *titled), "BLEU by words of the source"
-            bands = zip(*(row.by_length or () for row in self.rungs), strict=True)
             rows = [
                 (f"{b[0]['from']} to {b[0]['to']}", b[0]["lines"], *(each["bleu"] for each in b))
-                for b in bands
+                for b in zip(*(row.by_length or () for row in self.rungs), strict=True)
             ]
         elif self.french and self.french["lacking"]:
             lacking = ", ".join(self.french["lacking"])

@@ -196,8 +196,7 @@ class NextWord:
         logs = [np.zeros(0)]
         for at in torch.arange(len(words)).split(ROWS):
             scores = self.a * self.products(words, at) + self.counts
-            log = scores.log_softmax(-1)[torch.arange(len(at)), words[at]]
-            logs.append(log.double().numpy())
+            logs.append(scores.log_softmax(-1)[torch.arange(len(at)), words[at]].double().numpy())
         return np.concatenate(logs)
 
     def products(self, words: Tensor, at: Tensor) -> Tensor:
@@ -205,8 +204,7 @@ class NextWord:
         back = at[:, None] - torch.arange(1, WINDOW + 1)  # (N, window)
         there = (back >= 0).to(self.inputs.dtype)
         seen = self.inputs[words[back.clamp(min=0)]] * there[..., None]  # (N, window, D)
-        mean = seen.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
-        return mean @ self.outputs.T
+        return (seen.sum(1) / there.sum(1, keepdim=True).clamp(min=1)) @ self.outputs.T
 
 
 def train_next_word(
@@ -242,15 +240,12 @@ def cut_parts(
     """The rows of each part, and how many training rows were left out as others have them."""
 
     def read(file: str) -> list[str]:
-        if pairs:
-            return ["\t".join(pair) for pair in read_pairs(file)]
-        return list(read_lines(file))
+        return ["\t".join(pair) for pair in read_pairs(file)] if pairs else list(read_lines(file))
 
     def keys(row: str) -> list[object]:
         """What must not stand in two parts: a source, a target; a line that is not too short."""
         if pairs:
-            sides = enumerate(row.split("\t"))
-            return [(n, normalise(side)) for n, side in sides if side.strip()]
+            return [(n, normalise(side)) for n, side in enumerate(row.split("\t")) if side.strip()]
         return [normalise(row)] if count_words(row) >= WORDS else []
 
     rows = read(data)
@@ -362,7 +357,6 @@ class Climb:
         if not self.pairs:
             quality = {row.name: -(row.perplexity or 0.0) for row in scores}
         better = beaten_by(self.climbed, quality)
-        french = {"distances": [*self.asked], "lacking": unknown}
         return Ladder(
             self.data,
             "translation" if self.pairs else "text",
@@ -375,7 +369,7 @@ class Climb:
             self.out,
             [replace(row, beaten_by=better[row.name]) for row in scores],
             {"source": self.meter.source, "measured": self.meter.measured},
-            None if self.pairs else french,
+            None if self.pairs else {"distances": [*self.asked], "lacking": unknown},
         )
 
     def measure_rung(self, rung: Rung, out: Path, seconds: float) -> dict[str, Any]:

@@ -71,16 +71,9 @@ def code_text(name: str, ids: Ids, predictor: Predictor, text: str, unknown: int
     code = arithmetic_code(ids, predictor)
     size = 8 * len(code.data)
     excess = size / code.bits - 1 if code.bits else 0.0
-    return CodedText(
-        name,
-        len(ids),
-        unknown,
-        code.bits / len(text),
-        len(code.data),
-        size / len(text),
-        None if np.isinf(code.bits) else excess,
-        code.impossible,
-    )
+    over = None if np.isinf(code.bits) else excess
+    sizes = code.bits / len(text), len(code.data), size / len(text)
+    return CodedText(name, len(ids), unknown, *sizes, over, code.impossible)
 
 
 # Arithmetic coding --------------------------------------------------------------------------------
@@ -155,11 +148,10 @@ def estimate(ids: Ids, symbols: int, order: int) -> tuple[list[float], list[floa
     plug_in, held_out = [float(np.log2(symbols))], [float(np.log2(symbols))]
     for n in range(1, order + 1):
         plug_in.append(conditional(counts[n - 1]))
-        shares = kneser_ney_shares(learnt[:n], None)  # a letter that was not seen keeps one
-        model = interpolate(learnt[:n], symbols, None, shares)
+        # a letter that was not seen keeps one
+        model = interpolate(learnt[:n], symbols, None, kneser_ney_shares(learnt[:n], None))
         start = max(0, cut - n + 1)
-        bits = -model.logprobs(ids[start:])[cut - start :] / np.log(2)
-        held_out.append(float(bits.mean()))
+        held_out.append(float((-model.logprobs(ids[start:])[cut - start :] / np.log(2)).mean()))
     return plug_in, held_out
 
 
@@ -258,14 +250,8 @@ def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
     known = ranks[ranks < symbols] if name == YOU else ranks  # the last is the letter told
     q = np.bincount(known - 1, minlength=symbols) / max(len(known), 1)  # (A,)
     lower, upper = bounds(np.sort(q)[::-1])  # in few letters ranks are out of order by chance
-    return Player(
-        name,
-        lower if len(known) else None,
-        upper if len(known) else None,
-        len(ranks) - len(known),
-        q.tolist(),
-        ranks.tolist(),
-    )
+    between: tuple[float | None, float | None] = (lower, upper) if len(known) else (None, None)
+    return Player(name, *between, len(ranks) - len(known), q.tolist(), ranks.tolist())
 
 
 def ask_person(own: Ids, before: Ids, symbols: str) -> Ids:

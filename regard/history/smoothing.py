@@ -41,8 +41,7 @@ def smooth(counts: list[Counts], vocab: int, way: Smoothing, k: float, start: in
     """A model of n-grams that were counted."""
     if way == "add":
         return add_k(counts, vocab, k, start)
-    kneser_ney = way == "kneser-ney"
-    shares = kneser_ney_shares(counts, start) if kneser_ney else witten_bell_shares(counts)
+    shares = kneser_ney_shares(counts, start) if way == "kneser-ney" else witten_bell_shares(counts)
     return interpolate(counts, vocab, start, shares)
 
 
@@ -94,10 +93,8 @@ def kneser_ney_shares(counts: list[Counts], start: int | None) -> list[Shares]:
             begins = begins[level.context]  # nothing stands before a sentence: plain counts there
         count = level.count
         if n + 1 < len(counts):
-            kinds = np.bincount(counts[n + 1].suffix, minlength=len(level))
-            count = np.where(begins, count, kinds)
-        small = np.minimum(count, 3)
-        discount = np.array([0.0, *discounts(count)])[small]
+            count = np.where(begins, count, np.bincount(counts[n + 1].suffix, minlength=len(level)))
+        discount = np.array([0.0, *discounts(count)])[np.minimum(count, 3)]
         contexts, taken = contexts_of(counts, n), np.minimum(discount, count)
         total = np.bincount(level.context, count, contexts)
         seen = np.maximum(total, 1)
@@ -114,8 +111,7 @@ def discounts(count: Ids) -> tuple[float, float, float]:
         return USUAL
     y = n1 / (n1 + 2 * n2)
     estimates = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3
-    good = all(0 < d <= n for n, d in enumerate(estimates, 1))
-    return estimates if good else USUAL
+    return estimates if all(0 < d <= n for n, d in enumerate(estimates, 1)) else USUAL
 
 
 def witten_bell_shares(counts: list[Counts]) -> list[Shares]:
@@ -148,8 +144,7 @@ def add_k(counts: list[Counts], vocab: int, k: float, start: int | None) -> Ngra
         total = np.bincount(level.context, count, contexts_of(counts, n))
         whole = total + k * words
         seen = np.where(whole > 0, whole, 1.0)
-        own = safe_log((count + k) / seen[level.context])
-        levels[n].logprob[full] = own[full]
+        levels[n].logprob[full] = safe_log((count + k) / seen[level.context])[full]
         if n:
             left = np.where(total > 0, safe_log(k * words / seen), 0.0)
             levels[n - 1].backoff[total > 0] = left[total > 0]

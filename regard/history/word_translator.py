@@ -222,14 +222,7 @@ def train_translator(
         if once:
             first = numbers.targets[model.classes.word[rare[0]]]
             note(f"warning: {once:,} classes were seen once, such as {first!r}; kept")
-    return TranslatorRun(
-        str(out),
-        len(sources.bounds) - 1,
-        len(pairs) - len(sources.bounds) + 1,
-        heard,
-        said,
-        classes,
-        once,
-        len((model.rows if isinstance(model, BagModel) else model.table).values),
-        round(time.perf_counter() - began, 2),
-    )
+    counted, seconds = len(sources.bounds) - 1, round(time.perf_counter() - began, 2)
+    weights = len((model.rows if isinstance(model, BagModel) else model.table).values)
+    of_words = heard, said, classes, once, weights
+    return TranslatorRun(str(out), counted, len(pairs) - counted, *of_words, seconds)

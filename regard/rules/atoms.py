@@ -92,8 +92,7 @@ def moves_bits(states: int, symbols: int, vocabulary: int) -> float:
 def name_place(place: int) -> str:
     """Where in a line: 1 is the first, -1 the last."""
     names = {1: "first", -1: "last"}
-    end = f"{abs(place)}. from the end" if place < 0 else f"{place}."
-    return names.get(place, end)
+    return names.get(place, f"{abs(place)}. from the end" if place < 0 else f"{place}.")
 
 
 def at_place(place: int) -> str:

@@ -84,8 +84,7 @@ def contrast_code(positives: int, drawn: int) -> LabelCode:
 
 def tally(rows: Bools, labels: Bools) -> tuple[Any, Any]:
     """Positives and negatives that each row accepts."""
-    counted = rows.astype(np.float32)
-    good = (counted @ labels.astype(np.float32)).round().astype(np.int32)
+    good = (rows.astype(np.float32) @ labels.astype(np.float32)).round().astype(np.int32)
     return good, rows.sum(1, dtype=np.int32) - good
 
 

@@ -214,8 +214,7 @@ def with_automaton(
     dfa, chance = rule_automaton(one.formula, vocabulary), None
     if null is not None:
         kept = sum(not line.positive for line in one.exceptions)
-        rate = acceptance_rate(one.accepts, dfa, null, rng)
-        chance = chance_of(rate, len(null.lengths), kept)
+        chance = chance_of(acceptance_rate(one.accepts, dfa, null, rng), len(null.lengths), kept)
     if dfa is None:
         return replace(one, by_chance=chance)
     text = dot(dfa) if len(dfa.moves) <= results.SMALL_STATES else None

@@ -78,8 +78,7 @@ class EncodedLines:
 
     def reorder(self, chosen: Sequence[int]) -> EncodedLines:
         """These lines with some symbols numbered first."""
-        rest = [n for n in range(len(self.symbols)) if n not in set(chosen)]
-        order = [*chosen, *rest]
+        order = list(dict.fromkeys([*chosen, *range(len(self.symbols))]))
         place = np.full(len(order) + 1, -1, np.int32)
         place[order] = np.arange(len(order))
         return EncodedLines(tuple(self.symbols[n] for n in order), place[self.ids], self.lengths)
@@ -90,8 +89,7 @@ def encode(lines: Sequence[Sequence[str]], symbols: Sequence[str] = ()) -> Encod
     held = Counter(symbol for line in lines for symbol in set(line))
     symbols = symbols or sorted(held, key=lambda symbol: (-held[symbol], symbol))
     number = {symbol: n for n, symbol in enumerate(symbols)}
-    width = max((len(line) for line in lines), default=0)
-    ids = np.full((len(lines), max(width, 1)), -1, np.int32)
+    ids = np.full((len(lines), max([1, *map(len, lines)])), -1, np.int32)
     for row, line in enumerate(lines):
         ids[row, : len(line)] = [number[symbol] for symbol in line]
     return EncodedLines(tuple(symbols), ids, np.array([len(line) for line in lines], np.int32))

@@ -58,7 +58,6 @@ def subsequences(encoded: EncodedLines) -> Iterator[Block]:
     following, lines = encoded.next_place(fits(encoded, 1, size)), np.arange(len(encoded.ids))
     words: list[tuple[int, ...]] = [()]
     ends = np.zeros((1, len(lines)), np.int32)
-    longest = encoded.ids.shape[1]
     for length in range(1, 6):
         size = min(fits(encoded, length, 400, places=False), len(following))
         if length > 2 and size < min(len(encoded.symbols), 3):
@@ -68,7 +67,7 @@ def subsequences(encoded: EncodedLines) -> Iterator[Block]:
             return
         words = [(*words[n], symbol) for n in kept for symbol in range(size)]
         ends = np.stack([following[:size, lines, ends[n]] for n in kept]).reshape(-1, len(lines))
-        holds = ends <= longest
+        holds = ends <= encoded.ids.shape[1]
         yield [Atom("sub", (word,)) for word in words], holds
         alive = np.flatnonzero(holds.any(1))
         words, ends = [words[n] for n in alive], ends[alive]
@@ -117,11 +116,10 @@ def places(encoded: EncodedLines) -> Iterator[Block]:
     """What stands where, counted from either end; equal places."""
     size, deep = fits(encoded, 1, 400, places=False), min(encoded.ids.shape[1], 12)
     spots = [n for n in range(-deep, deep + 1) if n]
-    symbols = np.arange(size)[:, None]
     for spot in spots:
         if abs(spot) > 1:
             atoms = [Atom("place", (spot, symbol)) for symbol in range(size)]
-            yield atoms, encoded.from_end(spot) == symbols
+            yield atoms, encoded.from_end(spot) == np.arange(size)[:, None]
     near = [n for n in spots if abs(n) <= 6]
     pairs = [(i, j) for n, i in enumerate(near) for j in near[:n]]
     holds = np.zeros((len(pairs), len(encoded.ids)), bool)
@@ -153,8 +151,7 @@ def counts(encoded: EncodedLines) -> Iterator[Block]:
         yield [Atom("just", (n, most)) for n in range(size)], number == most
     for period, rest in ((m, r) for m in (2, 3, 4, 5) for r in range(m)):
         if number.max(initial=0) >= period:
-            holds = number % period == rest
-            yield [Atom("mod", (n, period, rest)) for n in range(size)], holds
+            yield [Atom("mod", (n, period, rest)) for n in range(size)], number % period == rest
         yield [Atom("lengthmod", (period, rest))], wide % period == rest
     yield [Atom("most", (n,)) for n in range(size)], 2 * number > wide
     for most in range(int(wide.min()), min(int(wide.max()), int(wide.min()) + 40) + 1):
@@ -251,8 +248,7 @@ def repetition(encoded: EncodedLines) -> Iterator[Block]:
         yield [Atom("changemod", (period, rest))], changes % period == rest
     at = np.arange(width)[None]
     flipped = np.take_along_axis(ids, np.clip(lengths[:, None] - 1 - at, 0, width - 1), 1)
-    inside = at < lengths[:, None]
-    yield [Atom("mirror", ())], ((ids == flipped) | ~inside).all(1)[None]
+    yield [Atom("mirror", ())], ((ids == flipped) | (at >= lengths[:, None])).all(1)[None]
     half = lengths[:, None] // 2
     second = np.take_along_axis(ids, np.clip(at + half, 0, width - 1), 1)
     same = ((ids == second) | (at >= half)).all(1) & (lengths % 2 == 0)
@@ -270,8 +266,7 @@ def brackets(encoded: EncodedLines) -> Iterator[Block]:
         rows = [closed, *(closed & (deep <= depth) for depth in (1, 2, 3)), low >= 0]
         atoms = [Atom("dyck", (a, b, depth)) for depth in range(4)]
         yield [*atoms, Atom("prefix", (a, b))], np.stack(rows)
-    few = min(len(encoded.symbols), 6)
-    for four in permutations(range(few), 4):
+    for four in permutations(range(min(len(encoded.symbols), 6)), 4):
         if four[0] < four[2]:
             yield nested(encoded, four)
 
@@ -285,9 +280,8 @@ def nested(encoded: EncodedLines, four: tuple[int, ...]) -> Block:
         table = np.tile(np.arange(len(names))[:, None], (1, 4))
         for (state, symbol), target in moves.items():
             table[names[state], "abcd".index(symbol)] = names[target]
-        ends = run_tables(table[None], encoded, four)[0]
         atoms.append(Atom("nested", (*four, depth)))
-        rows.append(ends == 0)
+        rows.append(run_tables(table[None], encoded, four)[0] == 0)
     return atoms, np.stack(rows)
 
 
@@ -323,8 +317,7 @@ def shape_of(encoded: EncodedLines, chosen: tuple[int, ...], longest: int) -> It
 
 def neighbours(encoded: EncodedLines) -> Iterator[Block]:
     """Every a has b right after it, or right before it."""
-    size = fits(encoded, 2, 40)
-    pairs = list(permutations(range(size), 2))
+    pairs = list(permutations(range(fits(encoded, 2, 40)), 2))
     if not pairs or encoded.ids.shape[1] < 2:
         return
     code = np.where(encoded.ids[:, 1:] >= 0, encoded.ids[:, :-1] * len(encoded.symbols), -1)
@@ -337,12 +330,11 @@ def neighbours(encoded: EncodedLines) -> Iterator[Block]:
 
 def projections(encoded: EncodedLines) -> Iterator[Block]:
     """Every automaton of two or three states over two symbols, others stepped over."""
-    size = fits(encoded, 2, 10, places=False)
     tables, finals = small_tables()
     final = np.zeros((len(finals), tables.shape[1]), bool)
     for row, one in enumerate(finals):
         final[row, [int(n) for n in one.accepting]] = True
-    for pair in combinations(range(size), 2):
+    for pair in combinations(range(fits(encoded, 2, 10, places=False)), 2):
         ends = run_tables(tables, encoded, pair)[[one.table for one in finals]]
         atoms = [Atom("moves", (pair, one.moves, one.accepting)) for one in finals]
         yield atoms, np.take_along_axis(final, ends.astype(np.intp), 1)

@@ -94,6 +94,5 @@ def best_of_pairs(rows: Bools, bits: Bits, labels: Bits, code: LabelCode) -> Bit
         good = combine(both @ labels[:, part], single[one], single[two], code.positives)
         for kept, held in zip(good, everything, strict=True):
             place = (kept * either.shape[1] + (held - kept)).astype(np.int32)
-            total = either.ravel()[place] + price
-            best[part] = np.minimum(best[part], total.min(0))
+            best[part] = np.minimum(best[part], (either.ravel()[place] + price).min(0))
     return best

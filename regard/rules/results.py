@@ -233,8 +233,7 @@ class Discovery(AutomatonResult):
                 text = line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…"
                 yield f"  exception to {n}: {line.place} ({'-+'[line.positive]}): {text}"
             if len(one.exceptions) > SHOWN_EXCEPTIONS:
-                more = len(one.exceptions) - SHOWN_EXCEPTIONS
-                yield f"  exceptions to {n}: {more} more (--json)"
+                yield f"  exceptions to {n}: {len(one.exceptions) - SHOWN_EXCEPTIONS} more (--json)"
         if self.leave_one_out is not None:
             share = f"{self.leave_one_out:.1%}"
             yield f"left-out lines, each by the rule that is best without it: {share} right"

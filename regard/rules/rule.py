@@ -42,8 +42,7 @@ class Rule:
         if self.kind == "not":
             return f"not ({self.parts[0].reading})"
         if self.parts:
-            operator = f" {self.kind.upper()} "
-            return operator.join(f"({part.reading})" for part in self.parts)
+            return f" {self.kind.upper()} ".join(f"({part.reading})" for part in self.parts)
         return fill(KINDS[self.kind].words, self.args)
 
     @property

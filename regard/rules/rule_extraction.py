@@ -179,9 +179,8 @@ def looked_at(
             total = torch.zeros(len(names) ** 2).index_add_(0, cells, weight)
             lift = torch.where(expected > 0.01 * float(expected.sum()) / len(names), total, 0)
             ratio = lift / expected.clamp_min(1e-9)
-            top = ratio.topk(2).indices.tolist()
             looks[int(path.split(".")[2]), head] = [
                 results.SymbolLink(names[n // len(names)], names[n % len(names)], float(ratio[n]))
-                for n in top
+                for n in ratio.topk(2).indices.tolist()
             ]
     return looks

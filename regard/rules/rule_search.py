@@ -305,6 +305,5 @@ def rule_of(pair: RulePair, one: Rule, two: Rule) -> Rule:
         rule = join("xor", one, two)
     else:
         first = negate(one) if pair.operator in (2, 3) else one
-        second = negate(two) if pair.operator in (1, 3) else two
-        rule = join("and", first, second)
+        rule = join("and", first, negate(two) if pair.operator in (1, 3) else two)
     return negate(rule) if pair.opposite else rule

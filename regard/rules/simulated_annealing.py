@@ -46,8 +46,7 @@ def count_labels(digits: Any, inverse: Any, labels: Any, symbols: int) -> LabelC
 def count_errors(tables: Any, counts: LabelCounts) -> Any:
     """Lines that each table gets wrong at best."""  # (C,)
     chains, states = tables.shape[:2]
-    ends = run_digits(tables, counts.digits)
-    place = (ends + states * np.arange(chains)[:, None]).ravel()
+    place = (run_digits(tables, counts.digits) + states * np.arange(chains)[:, None]).ravel()
     sides = (
         np.bincount(place, np.tile(side, chains), chains * states).reshape(chains, states)
         for side in (counts.positives, counts.negatives)
@@ -80,8 +79,7 @@ def anneal(
         tables[taken], now[taken] = tried[taken], new[taken]
         better = now < least
         best[better], least[better] = tables[better], now[better]
-    order = np.argsort(least, kind="stable")
-    return [best[n] for n in order[:KEPT]]
+    return [best[n] for n in np.argsort(least, kind="stable")[:KEPT]]
 
 
 def to_dfa(table: Any, counts: LabelCounts) -> DFA:
@@ -93,5 +91,4 @@ def to_dfa(table: Any, counts: LabelCounts) -> DFA:
         if counts.positives[ends == state].sum() > counts.negatives[ends == state].sum()
     ]
     alphabet = tuple(str(n) for n in range(counts.symbols))
-    moves = tuple(tuple(row) for row in table.tolist())
-    return DFA(alphabet, moves, frozenset(final)).minimise()
+    return DFA(alphabet, tuple(tuple(row) for row in table.tolist()), frozenset(final)).minimise()

@@ -55,8 +55,7 @@ class StringSampler:
         for _ in range(20 * count):
             if len(kept[True]) == half and len(kept[False]) == count - half:
                 break
-            near = self.rng.random() < 0.7
-            word = self.changed(self.rng.choice(pool)) if near else self.random()
+            word = self.changed(self.rng.choice(pool)) if self.rng.random() < 0.7 else self.random()
             label = bool(accepts(word))
             if len(kept[label]) < (half if label else count - half):
                 kept[label].append(word)

@@ -154,19 +154,15 @@ def decode(
             return Decoded(opened.decode(ids, special=special))  # type: ignore[arg-type]
 
     def decode_line(lines: list[str], done: int) -> list[Decoded]:
-        return [Decoded(opened.decode(_read_ids(lines[0], done + 1), special=special))]
+        # numbers, a list of them, or the JSON of `encode`
+        listed = re.fullmatch(r'\s*(?:\{"ids":\s*)?\[([^\]]*)\].*', lines[0])
+        words = listed[1].replace(",", " ").split() if listed else lines[0].split()
+        for word in words:
+            if not word.isdecimal():
+                raise DataError("reading ids", f"{word!r} in line {done + 1}", "whole numbers")
+        return [Decoded(opened.decode([int(word) for word in words], special=special))]
 
     return verbs.answer_texts(ids, nullcontext, decode_line)  # type: ignore[arg-type]
-
-
-def _read_ids(line: str, number: int) -> list[int]:
-    """The ids of a line: numbers, a list of them, or the JSON of `encode`."""
-    listed = re.fullmatch(r'\s*(?:\{"ids":\s*)?\[([^\]]*)\].*', line)
-    words = listed[1].replace(",", " ").split() if listed else line.split()
-    for word in words:
-        if not word.isdecimal():
-            raise DataError("reading ids", f"{word!r} in line {number}", "whole numbers")
-    return [int(word) for word in words]
 
 
 @verb
@@ -243,8 +239,7 @@ def _read_texts(files: Files) -> Iterator[str]:
 def _tokens_per_word(tokenizer: Tokenizer, texts: Sequence[str]) -> float | None:
     """How many tokens stand for a word between blanks; None where there are no words."""
     words = sum(len(text.split()) for text in texts)
-    tokens = sum(map(len, tokenizer.encode_batch(texts, special=False)))
-    return tokens / words if words else None
+    return sum(map(len, tokenizer.encode_batch(texts, special=False))) / words if words else None
 
 
 @verb

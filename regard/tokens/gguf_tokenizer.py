@@ -66,12 +66,9 @@ def from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
             raise DataError(DOING, problem, f"an id below {rust.get_vocab_size()}")
     # Where the file is silent, llama.cpp adds bos for SentencePiece models and for Llama 3.
     usual = model == "llama" or fields.get("pre") in LLAMA3_NAMES
-    surround(
-        rust,
-        roles.get("bos") if fields.get("add_bos_token", usual) else None,
-        roles.get("eos") if fields.get("add_eos_token", False) else None,
-        twice=True,
-    )
+    begin = roles.get("bos") if fields.get("add_bos_token", usual) else None
+    end = roles.get("eos") if fields.get("add_eos_token", False) else None
+    surround(rust, begin, end, twice=True)
     template = metadata.get("tokenizer.chat_template")
     return Tokenizer.from_rust(rust, roles, {"chat_template": template} if template else None)
 

@@ -156,11 +156,10 @@ class Tokenizer:
         cls, rust: Rust, specials: dict[str, int], settings: dict[str, Any] | None = None
     ) -> Tokenizer:
         """A tokenizer that came from no folder; its files are made here, for transformers too."""
-        tokens = {f"{role}_token": rust.id_to_token(id) for role, id in specials.items()}
         config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             "clean_up_tokenization_spaces": False,
-            **tokens,
+            **{f"{role}_token": rust.id_to_token(id) for role, id in specials.items()},
             **(settings or {}),
         }
         files = {

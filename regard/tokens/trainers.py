@@ -160,7 +160,6 @@ def train_pieces(texts: Texts, plan: TokenizerPlan) -> Rust:
 def learn_bpe(texts: Texts, plan: TokenizerPlan, word: str = WORD, clean: Any = None) -> Rust:
     """Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019): nothing is ever unknown."""
     left = plan.room(256, "256 bytes")
-    counts = count_bytewise(texts, word, clean)
     trainer = trainers.BpeTrainer(
         vocab_size=256 + len(plan.specials) + left,
         special_tokens=[control(spelling) for spelling in plan.specials.values()],
@@ -168,7 +167,7 @@ def learn_bpe(texts: Texts, plan: TokenizerPlan, word: str = WORD, clean: Any = 
         show_progress=False,
     )
     rust = Rust(models.BPE())
-    merge(counts, rust, trainer, plan)
+    merge(count_bytewise(texts, word, clean), rust, trainer, plan)
     return rust
 
 

@@ -61,12 +61,9 @@ def byte_level(
         )
     else:
         options, roles = settings.tokenizer, settings.roles(rust.token_to_id)
-        surround(
-            rust,
-            roles.get("bos") if options.get("add_bos_token") else None,
-            roles.get("eos") if options.get("add_eos_token") else None,
-            twice=True,
-        )
+        begin = roles.get("bos") if options.get("add_bos_token") else None
+        end = roles.get("eos") if options.get("add_eos_token") else None
+        surround(rust, begin, end, twice=True)
     return rust
 
 

@@ -165,9 +165,8 @@ class Dictionary:
                         both = in_turns(before.translations, entry.translations)
                         entry = before._replace(translations=both)
                     entries[span] = entry
-        ranked = sorted(entries.values(), key=lambda e: (-len(e.headword.split(" ")), e.first))
         taken, kept = set[int](), list[Entry]()
-        for entry in ranked:
+        for entry in sorted(entries.values(), key=lambda e: (-len(e.headword.split(" ")), e.first)):
             inside = set(range(entry.first, entry.last + 1))
             if not taken & inside:
                 taken |= inside

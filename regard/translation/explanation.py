@@ -168,8 +168,7 @@ def source_word(
     pieces = [text[a:b] for a, b in inside if a < b and text[a:b].strip()]
     word = text[slice(*span)]
     seen = None if counts is None else counts.get(key(word), 0)
-    letters = any(map(str.isalpha, word))
-    rare = letters and (len(pieces) >= MANY if seen is None else seen < RARE)
+    rare = any(map(str.isalpha, word)) and (len(pieces) >= MANY if seen is None else seen < RARE)
     return SourceWord(word, pieces, seen, rare)
 
 
@@ -249,8 +248,7 @@ def align_words(
     block's attention. The weights (target words, source words), and the links.
     """
     read = token_shares(offsets, word_spans(source))
-    written = token_shares(spans, word_spans(target))
-    weights = word_weights(torch.from_numpy(pattern), written, read)
+    weights = word_weights(torch.from_numpy(pattern), token_shares(spans, word_spans(target)), read)
     return weights, link_words(weights * same_kind(words(source), words(target)), firm)
 
 

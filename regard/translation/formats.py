@@ -124,8 +124,7 @@ def cut_marks(text: str, pattern: re.Pattern[str]) -> list[str | Markup]:
         at = match.end()
         tag = re.findall(r"\w+", written)[0] if kind == "tag" else ""
         name = {"both": written, "link": "link"}.get(kind, tag)
-        closes = written in opened or written.startswith(("</", "]"))
-        items.append(Markup(written, name, closes))
+        items.append(Markup(written, name, written in opened or written.startswith(("</", "]"))))
         opened ^= {written} if kind == "both" else set()
     return [*items, text[at:]]
 

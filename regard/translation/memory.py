@@ -178,8 +178,7 @@ def read_memory(path: Path, languages: Sequence[str]) -> list[MemoryPair]:
             raise DataError(doing, f"line {number}: {wrong}", expected)
         entries.append(MemoryPair(f"{path.name}:{number}", *sides))
     for side, language in enumerate(languages):
-        text = " ".join(entry[1 + side] for entry in entries)
-        if other := other_language(text, language):
+        if other := other_language(" ".join(entry[1 + side] for entry in entries), language):
             wrong = f"{'source target'.split()[side]}s in {other!r}"
             expected = f"{' TAB '.join(languages)}, as this model translates"
             raise DataError(doing, wrong, expected, "change the columns, or take another model")

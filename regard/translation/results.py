@@ -144,9 +144,8 @@ class Explanation(Row):
     def parts(self) -> Iterator[str | Grid]:
         """The sentence, its translations, and a table of the words of either side."""
         yield self.source
-        several = len(self.alternatives) > 1
         for other in self.alternatives:
-            yield f"→ {other.text}" + (f"  ({other.percent})" if several else "")
+            yield f"→ {other.text}" + (f"  ({other.percent})" if len(self.alternatives) > 1 else "")
         if not self.copied:
             read = [
                 (

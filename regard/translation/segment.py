@@ -40,8 +40,7 @@ class Segmenter:
         """The code of the source's language, "" where config.json has none."""
         front = kit.model.config.front
         length = front.length if isinstance(front, TextConfig) else None
-        rooms = [n for n in (length, kit.room, MAX_SOURCE_TOKENS) if n is not None]
-        self.most = max(1, min(rooms))
+        self.most = max(1, min([n for n in (length, kit.room, MAX_SOURCE_TOKENS) if n is not None]))
         """Source tokens that are read at once."""
 
     def cut(self, text: str, whole: bool = False) -> list[Segment]:

@@ -117,8 +117,7 @@ class Translator:
         """
         if self.workers is not None:
             return self.workers(texts, tell)
-        cut = [*map(self.cut, texts)]
-        documents = self.translate_segments(texts, cut, tell)
+        documents = self.translate_segments(texts, [*map(self.cut, texts)], tell)
         if not self.config.keeps_whole:
             anew = [*map(self.segmenter.cut_around_lost, texts, documents)]
             again = iter(self.translate_segments(texts, anew))
@@ -279,8 +278,7 @@ class Translator:
             text = numbers.polish(sources[n], right or best.text) if segment.ids else best.text
             with suppress(UsageError):  # perhaps it cannot be had
                 if text != best.text and not segment.raised:
-                    answer = self.search.judge(segment.ids, text)
-                    looked = self.search.look([segment.ids], [answer])
+                    looked = self.search.look([segment.ids], [self.search.judge(segment.ids, text)])
                     mended[n] = Part(segment, [*map(segment.dress, looked)])
                 elif lacking[n]:
                     # A beam of 1 is one for each digit that is there: five times as quick as 4, and
@@ -366,8 +364,7 @@ class SentenceSearch:
             patterns = look_across(self.kit, sources, written, self.memory(sources), block)
             for n, seen in zip(unseen, patterns, strict=True):
                 noted = answers[n].logprobs or self.score(rows[n], answers[n].tokens)
-                attention = seen[0] if seen else None
-                looked[n] = answers[n]._replace(logprobs=noted, attention=attention)
+                looked[n] = answers[n]._replace(logprobs=noted, attention=seen[0] if seen else None)
         return looked
 
     def coined(self, row: Row, text: str) -> list[str]:
@@ -440,8 +437,7 @@ class SentenceSearch:
             logprobs = [*answers[n].logprobs[:place], *islice(log, len(tokens) - place)]
             answer = TargetText(kit.text(tokens), sum(logprobs), tokens, logprobs)
             rank = left, -answer.logprob / self.beam.penalty(len(tokens))
-            near = answer.logprob > answers[n].logprob - LOSS
-            if near and rank < best.get(n, (left + 1, 0.0)):
+            if answer.logprob > answers[n].logprob - LOSS and rank < best.get(n, (left + 1, 0.0)):
                 mended[n], best[n] = answer, rank
         return mended
 
@@ -574,11 +570,10 @@ class SentenceSearch:
         """
         heard, new = {spoken(best.text)}, list[TargetText]()
         for answer in sorted(map(self.text, hypotheses), key=lambda answer: -answer.logprob):
-            words = spoken(answer.text)
-            if answer.logprob <= best.logprob and words not in heard:
-                if not self.coined(row, answer.text):
-                    heard.add(words)
-                    new.append(answer)
+            words, likelier = spoken(answer.text), answer.logprob > best.logprob
+            if not (likelier or words in heard or self.coined(row, answer.text)):
+                heard.add(words)
+                new.append(answer)
         return new
 
     @torch.no_grad()
