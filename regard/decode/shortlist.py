@@ -72,8 +72,7 @@ class Shortlist:
         barred = np.arange(sizes.max(initial=0)) >= sizes[:, None]
         first = np.zeros(barred.shape, np.int64)
         first[~barred] = place  # row by row, as they were found
-        parts = (self.always, others, first, barred)
-        return Choice(*(torch.from_numpy(part) for part in parts))
+        return Choice(*(torch.from_numpy(part) for part in (self.always, others, first, barred)))
 
     def local(self, ids: Collection[int]) -> list[int]:
         """The places of ids, such as those that end a text, among those that are always there."""

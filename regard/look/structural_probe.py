@@ -210,8 +210,7 @@ def probe_trees(
     parts = probing.split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
-    chains = [(row[:, None] - row).abs() for row in rows]
-    chain = compare_trees(chains, [gold[n] for n in test])
+    chain = compare_trees([(row[:, None] - row).abs() for row in rows], [gold[n] for n in test])
     probed: list[TreeAgreement] = []
     guesses: list[list[Tensor]] = []
     tokens = [row for _, row in whole]
