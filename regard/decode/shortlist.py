@@ -88,8 +88,7 @@ class Shortlist:
 
     def to_bytes(self) -> bytes:
         """A safetensors file, its whole numbers as short as they can be."""
-        kind = np.min_scalar_type(self.targets - 1)
-        sizes = np.diff(self.bounds)
+        kind, sizes = np.min_scalar_type(self.targets - 1), np.diff(self.bounds)
         short = sizes.astype(np.min_scalar_type(sizes.max(initial=0)))
         parts = {"always": self.always.astype(kind), "best": self.best.astype(kind)}
         return bytes(save({**parts, "sizes": short}))

@@ -172,8 +172,8 @@ def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
     kinds = [(pair.template, len(x.ids), len(x.written or ())) for pair, x in named]
     numbers = dict[tuple[str, int, int], int]()
     templates = torch.tensor([numbers.setdefault(kind, len(numbers)) for kind in kinds])
-    clean, corrupt = ([x.ids for x in side] for side in (cleans, corrupts))
-    return Pairs(kit.batch(clean, written), kit.batch(corrupt, written), goal, templates)
+    clean, corrupt = (kit.batch([x.ids for x in side], written) for side in (cleans, corrupts))
+    return Pairs(clean, corrupt, goal, templates)
 
 
 def check_lengths(kit: Kit, clean: Sequence[AskedText], corrupt: Sequence[AskedText]) -> None:

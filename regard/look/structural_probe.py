@@ -119,7 +119,6 @@ def fit_structure(
     size = math.sqrt(max(usual, 1e-6) / (2 * rank * width))  # right in the mean at first
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
-
     losses = [(partial(part.mean_error, matrix), len(part.true)) for part in (train, dev)]
     (kept,) = probing.descend([matrix], losses, ROWS, size * RATE, generator)
     return StructuralProbe(mean, spread, kept)
