@@ -51,9 +51,8 @@ def make_dates(count: int, seed: int) -> list[tuple[str, str]]:
     pairs = []
     for number in dice.sample(range(first, date(2050, 1, 1).toordinal()), count):
         day = date.fromordinal(number)
-        form = dice.choice(
-            ("{0:%A} {0.day} {0:%B %Y}", "{0.day} {0:%B %Y}", "{0:%B} {0.day}, {0:%Y}")
-        )
+        forms = ("{0:%A} {0.day} {0:%B %Y}", "{0.day} {0:%B %Y}", "{0:%B} {0.day}, {0:%Y}")
+        form = dice.choice(forms)
         pairs.append((form.format(day), day.isoformat()))
     return pairs
 

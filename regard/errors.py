@@ -103,8 +103,7 @@ def check_installed(package: str, extra: str, doing: str) -> None:
 
 def bad_byte(error: UnicodeDecodeError, before: int = 0) -> str:
     """The byte that is not UTF-8 and its offset from 0, when `before` bytes were read already."""
-    byte = error.object[error.start]
-    return f"byte {before + error.start:,} (0x{byte:02x}) is not UTF-8"
+    return f"byte {before + error.start:,} (0x{error.object[error.start]:02x}) is not UTF-8"
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -75,6 +75,4 @@ def free_memory(device: str = "cpu") -> int | None:
         used = int(Path("/sys/fs/cgroup/memory.current").read_text())
     except (OSError, ValueError):
         return free
-    if free is None or limit == "max":
-        return free
-    return max(min(free, int(limit) - used), 0)
+    return free if free is None or limit == "max" else max(min(free, int(limit) - used), 0)

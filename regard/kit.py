@@ -193,9 +193,7 @@ class Kit:
             return batches.to_signal(inputs, front, self.dtype), None
         if isinstance(inputs, Sequence) and len(inputs) == 0:
             raise UsageError("reading a batch", "nothing", "at least one text or row of ids")
-        if is_text(inputs):
-            return self.encode(inputs, side)
-        return batches.to_ids(inputs, side)
+        return self.encode(inputs, side) if is_text(inputs) else batches.to_ids(inputs, side)
 
     def encode(
         self, texts: Any, side: Side = "source", length: int | None = None
@@ -324,8 +322,7 @@ class Kit:
         batch = batch.to(self.device)
         encode = self.model.encoder is not None  # the encoder's vectors, else the decoder's
         x = self.model.encode(batch).x if encode else self.model.decode(batch)
-        every = torch.ones_like(batch.inputs, dtype=torch.bool)
-        real = every if batch.mask is None else batch.mask
+        real = torch.ones_like(batch.inputs, dtype=torch.bool) if batch.mask is None else batch.mask
         if asked.mode == "first":
             pooled = x[:, 0]
         elif asked.mode == "max":

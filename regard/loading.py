@@ -66,9 +66,8 @@ def load(
         raise UsageError("loading a model", f"{path!r}", "the path of a folder or file")
     known = find_kind(os.fsdecode(path))
     if known is None or known.kind is NETWORK:
-        return load_kit(
-            path, dtype, choose_device() if device is None else device, strict, precision, adapter
-        )
+        where = choose_device() if device is None else device
+        return load_kit(path, dtype, where, strict, precision, adapter)
     return open_counted(Path(os.fsdecode(path)), known.kind)
 
 
@@ -99,8 +98,7 @@ def load_kit(
         for folder in adapters.values():
             model, binding, described = adapter_folder.reshape(folder, model, binding, described)
         if precision == "auto":
-            whole = where.type == "cpu" and source.config.get(STORED) == INT8
-            precision = INT8 if whole else None
+            precision = INT8 if where.type == "cpu" and source.config.get(STORED) == INT8 else None
         if precision is not None:
             set_precision(model, precision)
             if strict and not same_in_any_company(model):

@@ -46,10 +46,9 @@ TRANSLATOR = Kind(
 )
 
 
-TYPES = {"regard-ngram": NGRAMS, "word2vec": VECTORS} | dict.fromkeys(
-    ("regard-bayes", "regard-logreg", "regard-ibm1"), TRANSLATOR
-)
+TYPES = {"regard-ngram": NGRAMS, "word2vec": VECTORS}
 """What config.json says of a model that is no network, as `model_type` or, of vectors, `model`."""
+TYPES |= dict.fromkeys(("regard-bayes", "regard-logreg", "regard-ibm1"), TRANSLATOR)
 
 
 class IdentifiedKind(NamedTuple):
@@ -62,9 +61,7 @@ class IdentifiedKind(NamedTuple):
 
 def find_kind(path: str) -> IdentifiedKind | None:
     """The kind of model at a path; None where nothing that is known lies there."""
-    place = Path(path)
-    if not place.exists():
-        place = shipped().get(path, place)
+    place = Path(path) if Path(path).exists() else shipped().get(path, Path(path))
     if place.is_dir():
         config = place / "config.json"
         if not config.is_file():
@@ -121,8 +118,7 @@ def describe_counted(path: Path, kind: Kind) -> dict[str, Any]:
     if kind is VECTORS:
         return {"words": len(model), "dim": model.dim}
     if kind is NGRAMS:
-        tables = model.tables
-        sizes = tables.sizes
+        tables, sizes = model.tables, model.tables.sizes
         classes = {"classes": tables.model.vocab} if isinstance(tables, ClassNgrams) else {}
         figures = {"order": len(sizes), "vocabulary": tables.vocab, **classes, "ngrams": sizes}
         return figures | {"smoothing": model.smoothing, "sentences": model.lines}

@@ -147,12 +147,11 @@ def training_files(receipt: Mapping[str, Any]) -> dict[str, str]:
 
     The receipt has whole paths, its config the names as they were given: the longest decides.
     """
-    config = receipt["config"]
 
     def longest(path: str, key: str) -> int:
         """The most parts of a name in the config that stand in the path, in one piece."""
         whole, most = Path(path).parts, 0
-        for name in config.get(key) or ():
+        for name in receipt["config"].get(key) or ():
             parts = tuple(part for part in Path(name).parts if part not in (".", ".."))
             size = len(parts)
             if any(whole[n : n + size] == parts for n in range(len(whole) - size + 1)):

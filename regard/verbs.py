@@ -141,9 +141,8 @@ def extends(
 
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Stop at the first argument that its type does not allow."""
-    hints = hints_of(function)
     for name, value in arguments.items():
-        check_value(function.__name__, name, value, hints[name])
+        check_value(function.__name__, name, value, hints_of(function)[name])
 
 
 def note_call(function: Callable[..., Any], arguments: Mapping[str, Any], result: R) -> R:

@@ -126,13 +126,11 @@ def own_parameters(
             kind = inspect.Parameter.POSITIONAL_ONLY
         if any(isinstance(mark, Words) for mark in marks(hints[name])):
             default = None  # no words: lines of --file or stdin
-        off = default is False  # a switch that is off needs no second name to be off
-        aliases = [mark.name for mark in marks(hints[name]) if isinstance(mark, Alias)]
         mark = Parameter(
             help=helps.get(name),
-            alias=aliases or None,
+            alias=[mark.name for mark in marks(hints[name]) if isinstance(mark, Alias)] or None,
             consume_multiple=not texts or FILES in marks(hints[name]),
-            negative="" if off else None,
+            negative="" if default is False else None,  # off already: no second name for it
             show_default=None if default else False,
         )
         hint = Annotated[hint, mark]

@@ -64,8 +64,7 @@ def run(words: list[str]) -> int:
         words += before
         tree = build_tree(doors="--install-completion" in words)
         tree(words or ["--help"], exit_on_error=False, result_action="return_value")
-        asked_for = any(word.startswith("-") for word in words)
-        return 0 if asked_for else UsageError.exit_code
+        return 0 if any(word.startswith("-") for word in words) else UsageError.exit_code
     raise unknown(words)
 
 

@@ -108,9 +108,8 @@ def generate(
         others |= {"stop": stop, "ban": ban, "no_repeat": no_repeat, "min_new": min_new}
     ways = [name for name, value in others.items() if value]
     if len(ways) + bool(draws) > 1:
-        raise UsageError(
-            "choosing tokens", " and ".join([*ways, *draws][:2]), "one way of choosing"
-        )
+        several = " and ".join([*ways, *draws][:2])
+        raise UsageError("choosing tokens", several, "one way of choosing")
     if min_new > max_new:
         raise UsageError(DOING, f"min_new = {min_new}", f"at most max_new = {max_new}")
     kit = open_kit(model, precision, bool(strict))
@@ -242,12 +241,10 @@ def score(
             return [score_by_ngrams(counted, group[0])]  # whose tokens are words
         assert kit is not None
         scores = score_text(kit, group[0], done + 1)
-        labels = token_labels(kit.text_tokenizer, scores.tokens, "target")
-        return [replace(scores, pieces=labels)]
+        return [replace(scores, pieces=token_labels(kit.text_tokenizer, scores.tokens, "target"))]
 
-    return verbs.answer_texts(
-        texts, nullcontext if kit is None else partial(kit.edit, edit), score_one
-    )
+    inside = nullcontext if kit is None else partial(kit.edit, edit)
+    return verbs.answer_texts(texts, inside, score_one)
 
 
 @verb
@@ -283,9 +280,8 @@ def fill(
     if mask is None or kit.model.encoder is None or kit.model.decoder is not None:
         raise wrong_network("filling a gap", kit, "a masked language model such as BERT")
 
-    edited = partial(kit.edit, edit)
     return verbs.answer_texts(
-        texts, edited, lambda group, done: [fill_gaps(kit, group[0], mask, top)]
+        texts, partial(kit.edit, edit), lambda group, done: [fill_gaps(kit, group[0], mask, top)]
     )
 
 

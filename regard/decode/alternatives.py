@@ -47,9 +47,8 @@ def alternatives(
         values, words = log[place].topk(count)
         starts += [[*tokens[:place], word] for word in words.tolist()]
         known += [[*before[:place], value] for value in values.tolist()]
-    going = [
-        n for n, start in enumerate(starts) if start[-1] not in ends.eos and len(start) < limit
-    ]
+    ended = [start[-1] in ends.eos for start in starts]
+    going = [n for n, start in enumerate(starts) if not ended[n] and len(start) < limit]
     continued: dict[int, Hypothesis] = {}
     if going:
         longer = extend(batch, [starts[n] for n in going])
@@ -58,7 +57,7 @@ def alternatives(
         continued = {n: row[0] for n, row in zip(going, rest, strict=True) if row}
     answers = []
     for n, (start, own) in enumerate(zip(starts, known, strict=True)):
-        more = continued.get(n, Hypothesis([], 0.0, 0.0, start[-1] in ends.eos))
+        more = continued.get(n, Hypothesis([], 0.0, 0.0, ended[n]))
         total, each = sum(own) + more.logprob, [*own, *more.logprobs]
         answers.append(Hypothesis([*start, *more.tokens], total, total, more.finished, each))
     return [answers[at : at + count] for at in range(0, len(answers), count)]

@@ -222,21 +222,20 @@ class BeamSearch:
     def read(self, state: Beams, over: list[int]) -> list[tuple[int, list[Hypothesis]]]:
         """Sources' answers with their numbers: finished ones, then, if too few, what lived."""
         config, kept = self.config, torch.tensor(over, device=state.over.device)
-        parts = [part[kept, : config.count].tolist() for part in state.pool]
-        ended = list(zip(*parts, strict=True))
+        best = [part[kept, : config.count].tolist() for part in state.pool]
+        ended = list(zip(*best, strict=True))
         live: list[tuple[list[list[int]], list[list[float]], list[float]]] | None = None
         answers = []
-        for n, (number, length) in enumerate(
-            zip(state.number[kept].tolist(), state.length[kept].tolist(), strict=True)
-        ):
+        own = (state.number[kept].tolist(), state.length[kept].tolist())
+        for n, (number, length) in enumerate(zip(*own, strict=True)):
             hypotheses: list[Hypothesis] = []
             for words, sums, size, value, score in zip(*ended[n], strict=True):
                 each = differences(sums[:size])
                 add_new(hypotheses, Hypothesis(words[:size], value, score, True, each))
             if len(hypotheses) < config.count:
                 if live is None:  # seldom wanted, and larger than the rest
-                    own = (state.tokens, state.sums, state.logprob)
-                    live = list(zip(*(part[kept].tolist() for part in own), strict=True))
+                    parts = (state.tokens, state.sums, state.logprob)
+                    live = list(zip(*(part[kept].tolist() for part in parts), strict=True))
                 for words, sums, value in sorted(zip(*live[n], strict=True), key=lambda p: -p[2]):
                     score, each = value / config.penalty(length), differences(sums[:length])
                     add_new(hypotheses, Hypothesis(words[:length], value, score, False, each))

@@ -114,8 +114,7 @@ def find_words(kit: Kit, tokens: list[int], words: Sequence[str]) -> Iterator[tu
     for word in words:
         whole = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
         if whole.search(kit.text(tokens)):
-            sizes = range(1, len(tokens) + 1)
-            end = next(n for n in sizes if whole.search(kit.text(tokens[:n])))
+            end = next(n for n in range(1, len(tokens) + 1) if whole.search(kit.text(tokens[:n])))
             starts = range(end - 1, -1, -1)
             yield tuple(next(tokens[n:end] for n in starts if word in kit.text(tokens[n:end])))
 
@@ -208,8 +207,7 @@ class LexicalSearch:
         if self.limit < needed:
             wrong = f"at most {self.limit} new tokens"
             raise UsageError("constrained search", wrong, f"{needed} or more")
-        over = torch.zeros(1, dtype=torch.bool)
-        return Banks([Prefix((), 0.0, 0)], [], column, None, over)
+        return Banks([Prefix((), 0.0, 0)], [], column, None, torch.zeros(1, dtype=torch.bool))
 
     def advance(self, state: Banks, logits: Tensor) -> Banks:
         """Grow each prefix by a token and keep the best of each kind."""
@@ -233,8 +231,7 @@ class LexicalSearch:
         full = len(done) == config.count and done[-1].score >= bound
         over = torch.tensor([not live or length == self.limit or full])
         column = state.column.new_tensor([[p.tokens[-1]] for p in live])
-        parent = state.column.new_tensor([[p.parent for p in live]])
-        return Banks(live, done, column, parent, over)
+        return Banks(live, done, column, state.column.new_tensor([[p.parent for p in live]]), over)
 
     def expand(self, live: Sequence[Prefix], log: Tensor) -> list[Prefix]:
         """Each prefix with its likeliest tokens and those that go on with a missing phrase."""
@@ -253,9 +250,8 @@ class LexicalSearch:
         """What has ended and then what lives, as far as it holds every phrase."""
         answers = list(state.done)
         for p in likeliest(state.live):
-            if len(answers) < self.config.count and all(
-                holds(p.tokens, phrase, self.joins) for phrase in self.phrases
-            ):
+            whole = all(holds(p.tokens, phrase, self.joins) for phrase in self.phrases)
+            if whole and len(answers) < self.config.count:
                 score = p.logprob / self.config.penalty(len(p.tokens))
                 answers.append(Hypothesis(list(p.tokens), p.logprob, score, False))
         return [(0, answers)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -80,9 +81,8 @@ class Writer:
         seconds = (time.perf_counter() - begun) / len(prompts)
         generations = []
         for row, hypotheses in enumerate(answers):
-            again = {
-                run for h in hypotheses for run in constraints.find_words(kit, h.tokens, self.ban)
-            }
+            runs = (constraints.find_words(kit, h.tokens, self.ban) for h in hypotheses)
+            again = set(chain.from_iterable(runs))
             if again - banned:  # another cut of a banned word; alone, so that no neighbour matters
                 generations += self.write([prompts[row]], first + row, banned | again)
                 continue

@@ -207,8 +207,7 @@ def obey(chat: Chat, command: str = "help", words: str = "") -> bool:
     elif command == "system":
         chat.set_system(words)
     elif command == "temperature":
-        drawn = chat.draws or SampleConfig(seed=current().seed)
-        chat.draws = replace(drawn, temperature=number)
+        chat.draws = replace(chat.draws or SampleConfig(seed=current().seed), temperature=number)
     elif command == "probs":
         chat.probs = max(0, int(number))
     elif command == "edit":

@@ -57,8 +57,8 @@ class GraphLoop(Loop):
             if len(source) == 1:
                 length = rounded(batch.inputs.shape[1], SOURCE)
                 source = (length, batch.source_mask is None and source == (length,))
-        sizes = (search.width, self.room, self.size)
-        self.key: Hashable = (search.key, *sizes, compiled, *source)
+        self.key: Hashable
+        self.key = (search.key, search.width, self.room, self.size, compiled, *source)
         self.record = self.record_of(len(batch.ids))
 
     def record_of(self, sources: int) -> Record:
@@ -127,8 +127,7 @@ class GraphLoop(Loop):
 
     def span(self, slots: int) -> int:
         """How many slots attention runs over; few sizes when each of them is compiled."""
-        least = rounded(self.size // 2) if self.compiled else 64
-        return min(rounded(slots, least), self.size)
+        return min(rounded(slots, rounded(self.size // 2) if self.compiled else 64), self.size)
 
     def body(self, record: Record, search: Search) -> Callable[[], None]:
         """A step on the record's buffers alone."""
@@ -308,8 +307,7 @@ def fingerprint(model: Model) -> Hashable | None:
 
     None where a step must run as Python: somebody listens, or dropout is on.
     """
-    device = model.device.type
-    if model.training or torch.is_autocast_enabled(device):
+    if model.training or torch.is_autocast_enabled(model.device.type):
         return None
     parts: list[Any] = [torch.get_float32_matmul_precision()]
     for part in model.modules():

@@ -139,8 +139,7 @@ def run_search(
         search = Sampling(how, ends, processes)
     else:
         search = how
-    recordable = search.key is not None and not strict and shortlist is None
-    recordable = recordable and cache is None
+    recordable = search.key is not None and not strict and shortlist is None and cache is None
     if wants_fixed(model, driver) and recordable and fits(model, batch, limits):
         from regard.decode.cuda_graph import GraphLoop, borrow_graphs
 
@@ -214,8 +213,7 @@ def can_shorten(
         return False
     if not (how is None or isinstance(how, BeamConfig)) or ends.stop or ends.watch:
         return False
-    parts = (model, model.head, model.head.out)
-    heard = any(part is None or has_listener(part) for part in parts)
+    heard = any(part is None or has_listener(part) for part in (model, model.head, model.head.out))
     return isinstance(model.front, TextFront) and not heard
 
 

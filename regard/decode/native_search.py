@@ -146,8 +146,8 @@ class NativeNetwork:
             common = common_map(self.out, shortlist)
             bias = None if self.out.bias is None else self.out.bias.detach().clone()
             assert isinstance(common, NativeMap)
-            lists = [shortlist.always, shortlist.best, shortlist.bounds]
-            lists = [np.ascontiguousarray(part) for part in lists]
+            given = (shortlist.always, shortlist.best, shortlist.bounds)
+            lists = [np.ascontiguousarray(part) for part in given]
             whole, step = ROUNDED[self.out]
             self.listed = (common, lists, whole, step, bias)
             self.words_layout = WordsLayout(

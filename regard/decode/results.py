@@ -221,7 +221,5 @@ class WordSenses(Result):
         cosines = [(layer.layer, file, *layer.cosines[k]) for layer, k, file in places]
         yield grid_of_values(title, ("layer", "in", *self.files), cosines, "{:.3f}")
         near = [" ".join(n["word"] for n in layer.nearest[k]) for layer, k, _ in places]
-        words = [
-            (layer.layer, file, some) for (layer, _, file), some in zip(places, near, strict=True)
-        ]
+        words = [(*row[:2], some) for row, some in zip(cosines, near, strict=True)]
         yield grid_of_values(f"words next to {self.word}", ("layer", "in", "nearest words"), words)

@@ -75,9 +75,8 @@ def reshape(logits: Tensor, c: SampleConfig) -> Tensor:
     """Temperature first, then the cuts; the renormalised probabilities are its softmax."""
     if c.temperature == float("inf"):
         logits = torch.where(logits == -torch.inf, logits, 0.0)
-    elif c.temperature > 0:
-        below = (logits - logits.amax(-1, keepdim=True)).double()  # a small T overflows no top
-        logits = (below / c.temperature).to(logits)
+    elif c.temperature > 0:  # below the top, so that a small one overflows no top
+        logits = ((logits - logits.amax(-1, keepdim=True)).double() / c.temperature).to(logits)
     count = 1 if c.temperature == 0 else c.top_k
     if count is not None:
         order = logits.argsort(dim=-1, descending=True, stable=True)
@@ -140,8 +139,7 @@ def uniform(seed: int, rows: Tensor, step: int | Tensor) -> Tensor:
     """One float64 in [0, 1) per row number (B,); seed and row number count as one, their sum."""
     key = mix((rows.to(torch.int64) + 1 + seed) * GOLDEN)  # wraps around, as do all below
     count = (torch.as_tensor(step, dtype=torch.int64) + 1) * GOLDEN
-    bits = logical_shift(mix(key + count), 11)  # 53 bits
-    return bits.double() * 2.0**-53
+    return logical_shift(mix(key + count), 11).double() * 2.0**-53  # 53 bits
 
 
 def draw(logits: Tensor, number: Tensor) -> Tensor:
@@ -150,8 +148,8 @@ def draw(logits: Tensor, number: Tensor) -> Tensor:
     edges = p.cumsum(-1)
     total = edges[..., -1:]
     chosen = torch.searchsorted(edges, (number.to(p.device)[:, None] * total), right=True)[:, 0]
-    last = p.shape[-1] - 1 - (p.flip(-1) > 0).int().argmax(-1)  # never a token of probability 0
-    return torch.minimum(chosen, last)
+    # Never a token of probability 0.
+    return torch.minimum(chosen, p.shape[-1] - 1 - (p.flip(-1) > 0).int().argmax(-1))
 
 
 # The search -------------------------------------------------------------------------------------
@@ -219,8 +217,7 @@ class Sampling:
             self.config = replace(config, seed=0, first=0)
         key = (len(set(self.ends.eos)), self.config)
         self.key: Hashable | None = None if self.processes else key
-        watched = self.ends.watch is not None or self.ends.stop is not None
-        self.watch = self.tell if watched else None
+        self.watch = self.tell if self.ends.watch is not None or self.ends.stop else None
 
     def begin(self, column: Tensor, limits: Sequence[int], columns: int) -> Rows:
         """Nothing written yet before `column` (A, t) is read."""
@@ -241,7 +238,7 @@ class Sampling:
 
     def advance(self, rows: Rows, logits: Tensor) -> Rows:
         """One token more for each row that is not over."""
-        shaped = logits
+        shaped, scored = logits, Scored(logits)
         if self.processes:
             history = rows.tokens[:, : int(rows.taken)]
             shaped = apply_processes(self.processes, logits.float(), history)
@@ -250,15 +247,13 @@ class Sampling:
                 row = int((rows.number - self.first)[none][0])
                 wrong = f"no token is allowed next in row {row}"
                 raise UsageError("generating", wrong, "one or more", "loosen the constraints")
-        scored = Scored(logits)
         if self.config is not None and self.config.temperature > 0:
             shaped = reshape(shaped.float(), self.config)
             chosen = draw(shaped, uniform(0, rows.number, rows.taken))
         else:  # of equals the lowest id
             chosen = shaped.argmax(-1) if self.processes else scored.best()
         chosen = chosen[:, None]  # (A, 1)
-        value = scored.logprob(chosen)[:, 0]
-        going = ~rows.over
+        value, going = scored.logprob(chosen)[:, 0], ~rows.over
         return rows._replace(
             column=chosen,
             tokens=rows.tokens.index_copy(1, rows.taken[None], chosen),

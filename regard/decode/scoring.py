@@ -77,8 +77,7 @@ def score_endings(
         if prefix is not None:
             cache = prefix.copy()
             cache.select(torch.zeros(len(some), dtype=torch.long, device=model.device))
-        x = model.hidden(batch.to(model.device), cache)
-        for n, vectors in zip(some, x, strict=True):
+        for n, vectors in zip(some, model.hidden(batch.to(model.device), cache), strict=True):
             wanted = torch.tensor(rows[n][begins[n] :], device=model.device)
             last = len(rows[n]) - shared - 1
             log = model.score(vectors[None, last - len(wanted) : last]).float().log_softmax(-1)
@@ -136,8 +135,7 @@ def stream_logprobs(model: Model, parts: Iterable[tuple[list[int], int]]) -> Ite
         ids = torch.tensor([window])
         check_ids(ids, model.config.front, "input")
         log = model(Batch(ids[:, :-1]).to(model.device), past).float().log_softmax(-1)
-        logprobs = log.gather(-1, ids[:, 1:, None].to(log.device))[0, :, 0].tolist()
-        yield before + 1, logprobs
+        yield before + 1, log.gather(-1, ids[:, 1:, None].to(log.device))[0, :, 0].tolist()
         before += count
 
 
@@ -180,9 +178,8 @@ def score_text(kit: Kit, text: str, number: int = 1) -> TokenScores:
         fix = any_length if model.decoder is not None else "shorter texts"
         raise DataError("scoring", wrong, f"at most {kit.room:,}", fix)
     if model.decoder is not None:
-        return describe_scores(
-            tokenizer, text, ids, [None, *score_rows(model, [ids])[0]] if ids else []
-        )
+        logprobs = [None, *score_rows(model, [ids])[0]] if ids else []
+        return describe_scores(tokenizer, text, ids, logprobs)
     mask = tokenizer.specials.get("mask")
     if mask is None or model.config.head.take != "all":
         raise UsageError("scoring", "an encoder that predicts no words", "a language model")
@@ -210,8 +207,7 @@ def fill_gaps(kit: Kit, text: str, mask: int, top: int) -> FilledGaps:
     """For each gap of a text, its `top` likeliest words, best first."""
     tokenizer = kit.text_tokenizer
     ids = encode_gaps(tokenizer, text, mask)
-    scores = kit.logits([ids])[0]
-    gaps = []
+    scores, gaps = kit.logits([ids])[0], []
     for place in (n for n, id in enumerate(ids) if id == mask):
         likely = scores[place].float().softmax(-1)[: tokenizer.size]
         best = likely.topk(min(top, len(likely)))

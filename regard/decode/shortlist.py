@@ -72,8 +72,7 @@ class Shortlist:
         barred = np.arange(sizes.max(initial=0)) >= sizes[:, None]
         first = np.zeros(barred.shape, np.int64)
         first[~barred] = place  # row by row, as they were found
-        parts = (self.always, others, first, barred)
-        return Choice(*(torch.from_numpy(part) for part in parts))
+        return Choice(*(torch.from_numpy(part) for part in (self.always, others, first, barred)))
 
     def local(self, ids: Collection[int]) -> list[int]:
         """The places of ids, such as those that end a text, among those that are always there."""
@@ -89,8 +88,7 @@ class Shortlist:
 
     def to_bytes(self) -> bytes:
         """A safetensors file, its whole numbers as short as they can be."""
-        kind = np.min_scalar_type(self.targets - 1)
-        sizes = np.diff(self.bounds)
+        kind, sizes = np.min_scalar_type(self.targets - 1), np.diff(self.bounds)
         short = sizes.astype(np.min_scalar_type(sizes.max(initial=0)))
         parts = {"always": self.always.astype(kind), "best": self.best.astype(kind)}
         return bytes(save({**parts, "sizes": short}))

@@ -67,12 +67,12 @@ class ModelStep:
         cache: Cache | None = None,
     ) -> None:
         self.model, self.begin, self.memory = model, batch, memory
-        rows, width = batch.ids.shape[0], batch.ids.shape[1]
+        size = len(batch.ids), batch.ids.shape[1] + room
         self.cache: Cache | StrictCache
         if cache is None and strict:
-            self.cache = StrictCache(model, rows, width + room)
+            self.cache = StrictCache(model, *size)
         else:
-            self.cache = model.cache(rows, width + room) if cache is None else cache
+            self.cache = model.cache(*size) if cache is None else cache
         self.started = False
         self.words = None if shortlist is None else ShortlistHead(model.head, batch, shortlist)
 

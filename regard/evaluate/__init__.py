@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from regard import verbs
 from regard.ambient import current, progress
@@ -140,8 +140,7 @@ def translate(
         fault = f"{len(pairs):,} pairs, none with words on both sides" if pairs else "no pairs"
         raise DataError(f"evaluating on {test}", fault, "one or more")
     config = TranslateConfig(**fields_of(TranslateConfig, locals()))
-    opened = open_translator(model, config, len(pairs))
-    with progress("translating") as say, opened as translator:
+    with progress("translating") as say, open_translator(model, config, len(pairs)) as translator:
         if isinstance(translator, Translator):
             check_tokenizer(translator.kit)
         overlap = check_overlap(name_of(model), test, train, allow_overlap, pairs)
@@ -152,9 +151,8 @@ def translate(
         documents = translator.translate([source for source, _ in pairs], tell)
     texts = [" ".join(document.translations[0].text.split()) for document in documents]
     spaced = not isinstance(translator, Translator)  # models that count words put blanks between
-    scores = bleu_chrf(texts, [target for _, target in pairs], spaced)
     return results.TranslationScores(
-        *scores,
+        *bleu_chrf(texts, [target for _, target in pairs], spaced),
         lines=len(pairs),
         beams=translator.config.beams,
         overlap=overlap,
@@ -188,8 +186,7 @@ def classify(
         $ regard evaluate classify run/final mails.csv --text body --label topic --json
         $ regard evaluate classify run/final test.tsv --save confusion.png
     """
-    scores: results.ClassScores = _score_labels("classify", **locals())
-    return scores
+    return cast(results.ClassScores, _score_labels("classify", **locals()))
 
 
 @verb
@@ -210,8 +207,7 @@ def tag(*args: Any, **named: Any) -> results.ClassScores:
         $ regard evaluate tag run/final test.conllu --label xpos --json
         $ regard evaluate tag run/final test.jsonl --save confusion.png
     """
-    scores: results.ClassScores = _score_labels("tag", *args, **named)
-    return scores
+    return cast(results.ClassScores, _score_labels("tag", *args, **named))
 
 
 @verb
@@ -232,8 +228,7 @@ def regress(*args: Any, **named: Any) -> results.NumberScores:
         $ regard evaluate regress run/final prices.csv --label price
         $ regard evaluate regress run/final test.tsv --json
     """
-    scores: results.NumberScores = _score_labels("regress", *args, **named)
-    return scores
+    return cast(results.NumberScores, _score_labels("regress", *args, **named))
 
 
 @verb
@@ -257,8 +252,7 @@ def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> re
     from regard.vision.picture_classes import IMAGE_RUN
 
     kit = open_kit(model, precision, text=False)
-    scores: results.ClassScores = IMAGE_RUN.score(kit, verbs.list_files(test))
-    return scores
+    return cast(results.ClassScores, IMAGE_RUN.score(kit, verbs.list_files(test)))
 
 
 @verb

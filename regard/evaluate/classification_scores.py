@@ -35,8 +35,7 @@ def class_figures(gold: Tensor, said: Tensor, several: bool) -> dict[str, Any]:
 def calibration_error(sure: Tensor, right: Tensor) -> float:
     """Expected calibration error: |accuracy − confidence| in 15 bins of confidence, weighted."""
     bins = (sure.double() * BINS).ceil().long().clamp(1, BINS) - 1
-    gap = bins.bincount(right.double() - sure.double(), BINS)
-    return float(gap.abs().sum() / len(sure))
+    return float(bins.bincount(right.double() - sure.double(), BINS).abs().sum() / len(sure))
 
 
 def bootstrap_interval(
@@ -86,7 +85,6 @@ def score_classes(
 def score_numbers(gold: Sequence[float], said: Sequence[float]) -> NumberScores:
     """Correlations and errors of numbers."""
     x, y = np.asarray(gold, np.float64), np.asarray(said, np.float64)
-    varied = x.std() > 0 and y.std() > 0
-    pearson = float(np.corrcoef(x, y)[0, 1]) if varied else float("nan")
+    pearson = float(np.corrcoef(x, y)[0, 1]) if x.std() > 0 and y.std() > 0 else float("nan")
     root, mean = float(np.sqrt(((y - x) ** 2).mean())), float(np.abs(y - x).mean())
     return NumberScores(pearson, spearman(list(gold), list(said)), root, mean, len(gold))

@@ -38,9 +38,8 @@ def text_overlaps(train: Sequence[str], test: str | Path) -> dict[str, Overlap]:
     """Lines of a test text, and the file itself, that stand in training files."""
     before = {file_hash(path) for path in find_files(train)}
     same = [file_hash(path) in before for path in find_files(test)]
-    lines = overlap(read_lines(train), read_lines(test), WORDS)
     return {
-        f"lines of {WORDS} words or more": lines,
+        f"lines of {WORDS} words or more": overlap(read_lines(train), read_lines(test), WORDS),
         "whole files": Overlap(sum(same), len(same), ()),
     }
 
@@ -59,16 +58,13 @@ def check_overlap(
     files, lacking = find_training_files(model, train)
     if not files:
         return lacking
-    if pairs is None:
-        overlaps = text_overlaps(files, test)
-    else:
-        overlaps = pair_overlap(all_pairs(files), pairs)
-    if not any(each.found for each in overlaps.values()):
-        if not all(each.total for each in overlaps.values()):
+    shared = text_overlaps(files, test) if pairs is None else pair_overlap(all_pairs(files), pairs)
+    if not any(each.found for each in shared.values()):
+        if not all(each.total for each in shared.values()):
             return f"not checked: no test line has {WORDS} words or more"
         return f"none in {len(files)} files; {lacking}" if lacking else "none"
     parts = []
-    for name, each in overlaps.items():
+    for name, each in shared.items():
         where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""
         parts.append(f"{each.found:,} of {each.total:,} by {name}{where}")
     if not allow:

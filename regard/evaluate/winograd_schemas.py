@@ -168,10 +168,9 @@ def judge(kit: Kit, schemas: Sequence[Schema]) -> list[JudgedSchema]:
 def evaluate_schemas(kit: Kit, schemas: Sequence[Schema]) -> WinogradScores:
     """Accuracy of schemas, and of their pairs, of which both members must be right."""
     judged, pairs = judge(kit, schemas), pair_up(schemas)
-    both = sum(judged[a].right and judged[b].right for a, b in pairs)
     return WinogradScores(
         single=accuracy(sum(each.right for each in judged), len(judged)),
-        pairs=accuracy(both, len(pairs)),
+        pairs=accuracy(sum(judged[a].right and judged[b].right for a, b in pairs), len(pairs)),
         alone=len(judged) - 2 * len(pairs),
         ties=sum(each.scores[0] == each.scores[1] for each in judged),
         schemas=judged,

@@ -383,8 +383,7 @@ def probe(
         raise UsageError("probing", "labels and trees, or neither", "one of the two")
     if speech and not tree:
         raise UsageError("probing", "speech without tree", "both")
-    need = ["head"] if tree else label or []
-    sentences = evenly(read_treebank(treebank, need), count)
+    sentences = evenly(read_treebank(treebank, ["head"] if tree else label or []), count)
     if not sentences:
         raise DataError(f"reading {treebank}", "no sentences", "words, one on each line")
     for sentence in sentences if tree else ():

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -47,8 +47,7 @@ class Extracted:
             problem = f"format {self.manifest.get('format')!r}"
             raise DataError(f"reading {path}", problem, FORMAT)
         self.taps: list[str] = list(self.manifest["taps"])
-        names = [Path(shard["file"]).name for shard in self.manifest["shards"]]
-        self.files = [self.folder / name for name in names]
+        self.files = [self.folder / Path(shard["file"]).name for shard in self.manifest["shards"]]
         for file in self.files:
             if not file.is_file():
                 problem = f"{file.name} is missing"
@@ -92,8 +91,7 @@ def read_column(file: Path, name: str) -> Tensor:
     """One tensor of a shard, memory-mapped."""
     try:
         with safe_open(file, framework="pt") as shard:
-            tensor: Tensor = shard.get_tensor(name)
-            return tensor
+            return cast(Tensor, shard.get_tensor(name))
     except (SafetensorError, OSError) as error:
         raise DataError(f"reading {file}", str(error), "a whole shard", "copy it again") from None
 

@@ -88,11 +88,9 @@ def run_written(
         values = {}
         for name, x in seen.items():
             asking = other if of_source(name) else own
-            if name.rpartition(".")[2] in POSITION:  # (H, T, S)
-                looked_at = other if name.startswith("encoder.") or ".cross." in name else own
-                values[name] = x[n][:, asking][..., looked_at]
-            else:
-                values[name] = x[n][asking]
+            looked_at = other if name.startswith("encoder.") or ".cross." in name else own
+            scores = name.rpartition(".")[2] in POSITION  # (H, T, S)
+            values[name] = x[n][:, asking][..., looked_at] if scores else x[n][asking]
         yield Captured(whole.ids[n][own], len(begun[n]), source, values)
 
 
@@ -135,8 +133,7 @@ def select_taps(
     """The taps that patterns name, if all hold vectors of the same tokens."""
     taps, model = hooked.find(patterns), hooked.model
     for name in taps:
-        place = name.rpartition(".")[2]
-        if place in POSITION:
+        if name.rpartition(".")[2] in POSITION:
             problem = f"{name}, which has numbers for two tokens each"
             fix = "`regard look attention` shows patterns; extract attn.z or attn.out"
             raise UsageError(DOING, problem, "taps that hold a vector for each token", fix)
@@ -210,8 +207,7 @@ def gather_rows(
         "token": [row[n] for row, chosen in zip(own, columns, strict=True) for n in chosen],
     }
     gathered = {name: torch.tensor(numbers) for name, numbers in rows.items()}
-    lengths = [len(text.ids) + len(text.target or ()) for text in texts]
-    for some in like_lengths(lengths, tokens):
+    for some in like_lengths([len(text.ids) + len(text.target or ()) for text in texts], tokens):
         seen = read_batch(hooked, [texts[n] for n in some], selection, [columns[n] for n in some])
         places = [row for n in some for row in range(starts[n], starts[n + 1])]
         for name, x in seen.items():

@@ -115,8 +115,7 @@ def read_text(kit: Kit, text: str, target: str | None = None) -> tuple[Batch, di
         return kit.batch([ids]), {"text": labels}
     if target is None:
         target = kit.translate(text).text
-    written = without_end(tokenizer.encode(target, side="target"), kit.stops)
-    begun = [kit.start, *written]
+    begun = [kit.start, *without_end(tokenizer.encode(target, side="target"), kit.stops)]
     check_length(kit, begun, DOING, "target")
     sides = {"source": labels, "target": token_labels(tokenizer, begun, "target")}
     return kit.batch([ids], [begun]), sides
@@ -236,9 +235,8 @@ def sparse_map(pattern: Tensor, most: int | None) -> HeadMap:
         few = torch.zeros_like(whole[many])
         whole[many] = few.scatter_(-1, keys, whole[many].gather(-1, keys))
     queries, keys = whole.nonzero(as_tuple=True)
-    counts = torch.bincount(queries, minlength=len(pattern))
     return HeadMap(
-        counts.cpu().numpy().astype(np.uint16),
+        torch.bincount(queries, minlength=len(pattern)).cpu().numpy().astype(np.uint16),
         keys.cpu().numpy().astype(np.uint16),
         whole[queries, keys].cpu().numpy(),
         pattern.shape[1],
@@ -249,8 +247,7 @@ def make_forecast(model: Model, x: Tensor) -> Forecast:
     """The likeliest tokens at each position of the last stack's output x (1, T, D)."""
     size = model.config.head.size
     assert size is not None
-    step = max(1, SCORES // size)
-    chunks = x.split(step, 1) if model.config.head.take == "all" else (x,)
+    chunks = x.split(max(1, SCORES // size), 1) if model.config.head.take == "all" else (x,)
     tops = [model.score(chunk).float().softmax(-1).topk(min(TOP, size)) for chunk in chunks]
     tokens = torch.cat([top.indices.reshape(-1, top.indices.shape[-1]) for top in tops])
     shares = torch.cat([top.values.reshape(-1, top.values.shape[-1]) for top in tops])

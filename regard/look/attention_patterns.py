@@ -65,8 +65,7 @@ def view_of(model: Model, name: str, batch: Batch) -> View:
         both = own.document is not None and memory.document is not None
         return cross_view(memory.real, (own.document, memory.document) if both else None)  # type: ignore[arg-type]
     assert isinstance(model.decoder, Stack)
-    side = own.real, own.document
-    return model.decoder.view(own.x, own.positions, *side)
+    return model.decoder.view(own.x, own.positions, own.real, own.document)
 
 
 def rebuild_pattern(

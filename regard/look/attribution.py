@@ -270,8 +270,7 @@ def explain_text(
     for name in METHODS:
         if name not in unusable:
             one = score_tokens(masked, name, steps, samples)
-            curves = deletion_and_insertion(masked, one.scores)
-            deletion, insertion = curves.deletion_area, curves.insertion_area
+            *_, deletion, insertion = deletion_and_insertion(masked, one.scores)
             scores[name] = replace(one, deletion=deletion, insertion=insertion)
     drawn = random_areas(masked, len(masked.columns), RANDOM_ORDERS, current().seed)
     alike = {a: {b: spearman(scores[a].scores, scores[b].scores) for b in scores} for a in scores}
@@ -362,10 +361,9 @@ def choose_baseline(kit: Kit, asked: str | None) -> tuple[Baseline, str]:
     Unless asked for: the mask token where there is one, else zero. Where no positions are added, a
     norm of zero would be all slope, and a token that means little stands in.
     """
-    tokenizer = kit.text_tokenizer.of("source")
+    tokenizer, front = kit.text_tokenizer.of("source"), kit.model.front
     specials = tokenizer.specials
     if asked is None:
-        front = kit.model.front
         bare = bool(kit.model.stacks) and isinstance(front, TextFront) and front.positions is None
         roles = ("mask", "pad", "unk", "eos", "bos") if bare else ("mask",)
         asked = next((role for role in roles if role in specials), "zero")

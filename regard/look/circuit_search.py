@@ -95,9 +95,8 @@ def find_circuit(
         say("certificate")
         certificate, lost = certify(hooked, pairs.take(order[1::2]), sites, kept, config)
         named = dict(zip(sites, effects.tolist(), strict=True))
-        nodes = [
-            results.CircuitNode(**vars(s), effect=named[s], adds=loss) for s, loss in lost.items()
-        ]
+        node = results.CircuitNode
+        nodes = [node(**vars(s), effect=named[s], adds=loss) for s, loss in lost.items()]
         say("edges")
         largest: list[CircuitEdge] = []
         try:
@@ -146,8 +145,7 @@ def prune(task: AblationTask, effects: Tensor, keep: float, say: Progress) -> Te
     while waiting:
         group = waiting.pop()
         say(f"{int(kept.sum())} of {len(kept)} parts left")
-        tried = kept.clone()
-        tried[group] = False
+        tried = kept.index_fill(0, group, False)
         allowed = (1 - keep) * (done + len(group)) / len(order)
         if abs(float(task.shares(tried[None])) - 1) <= allowed:
             kept, done = tried, done + len(group)
@@ -157,8 +155,7 @@ def prune(task: AblationTask, effects: Tensor, keep: float, say: Progress) -> Te
             half = len(group) // 2
             waiting += [group[half:], group[:half]]
     for part in order[kept[order]]:
-        tried = kept.clone()
-        tried[part] = False
+        tried = kept.index_fill(0, part, False)
         if abs(float(task.shares(tried[None])) - 1) <= 1 - keep:
             kept = tried
     return kept
@@ -262,9 +259,8 @@ def edge_scores(hooked: HookedModel, pairs: patching.Pairs, steps: int = 5) -> l
         edits = {embed: patch(own[embed] + share * change[embed])}
         _, seen, gradients = patching.goal_gradients(hooked, pairs.clean, pairs.goal, inputs, edits)
         for end in reading_ends(name, stack, seen, gradients, rotation):
-            before = receivers.get(end.site)
-            x = end.x / steps if before is None else before.x + end.x / steps
-            receivers[end.site] = end._replace(x=x)
+            before = receivers[end.site].x if end.site in receivers else 0
+            receivers[end.site] = end._replace(x=before + end.x / steps)
     senders = list(writing_ends(hooked, change))
     edges = [
         CircuitEdge(part.site, reader.site, float((part.x * reader.x).sum() / -gap / len(corrupt)))
@@ -339,8 +335,7 @@ def reading_ends(
         block, at = cast(Block, module), f"{name}.blocks.{n}"
         for kind in ("q", "k", "v"):
             tap = f"{at}.attn.{kind}"
-            stream = own[f"{at}.resid_pre"]
-            each = pull_back(block.attn, kind, stream, gradients[tap], rotation)
+            each = pull_back(block.attn, kind, own[f"{at}.resid_pre"], gradients[tap], rotation)
             for head in range(each.shape[2]):
                 yield EdgeEnd(Site(tap, head), 2 * n, each[:, :, head])
         through = gradients[f"{at}.resid_mid"] - gradients[after[n]]  # not by the residual

@@ -201,8 +201,7 @@ def choose(index: Tensor | slice, places: Tensor, size: Tensor | int) -> Tensor:
 def check_index(what: str, index: Tensor | slice, count: int, name: str, expected: str) -> None:
     """Refuse numbers that are not below `count`, nor as far from the end; slices fit any."""
     listed = index if isinstance(index, slice) else index.tolist()
-    fits = isinstance(listed, slice) or all(-count <= n < count for n in listed)
-    if not count or not fits:
+    if not count or not (isinstance(listed, slice) or all(-count <= n < count for n in listed)):
         raise UsageError(DOING, f"{what} {listed} at {name}", expected)
 
 

@@ -60,12 +60,12 @@ def gradient_by_lag(model: Model, ids: Tensor) -> list[float]:
         else:
             logits, seen = HookedModel(model).run(Batch(ids[:, :-1]), FIRST)
             scores, states = logits[:, -1], list(seen.values())
-        loss = F.cross_entropy(scores, ids[:, -1], reduction="sum")  # rows do not meet
-        slopes = torch.autograd.grad(loss, states)
+        # Rows do not meet.
+        slopes = torch.autograd.grad(F.cross_entropy(scores, ids[:, -1], reduction="sum"), states)
     if not isinstance(model, Recurrent):
         slopes = slopes[0].unbind(1)[:-1]  # of each token but the last
-    norms = [part.flatten(1).norm(dim=-1).mean() for part in slopes]  # of each t
-    return torch.stack(norms).flip(0).tolist()
+    # A norm of each t.
+    return torch.stack([part.flatten(1).norm(dim=-1).mean() for part in slopes]).flip(0).tolist()
 
 
 def follow_states(model: Model, ids: Tensor) -> tuple[Tensor, list[Tensor]]:

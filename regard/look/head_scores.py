@@ -48,8 +48,7 @@ class RandomRepeats:
 
     def start(self, layer: str) -> int:
         """The column where the first A begins for an attention."""
-        target = self.batch.target is not None and layer.startswith("decoder.")
-        return 1 if target else self.before
+        return 1 if self.batch.target is not None and layer.startswith("decoder.") else self.before
 
 
 def random_repeats(
@@ -69,13 +68,11 @@ def random_repeats(
         raise UsageError(DRAWING, f"length {length}", expected)
     generator = torch.Generator().manual_seed(seed)
     known = torch.tensor(list(ids))
-    half = torch.stack(
-        [known[torch.randperm(len(known), generator=generator)[:length]] for _ in range(rows)]
-    )
+    orders = [torch.randperm(len(known), generator=generator) for _ in range(rows)]
+    half = torch.stack([known[order[:length]] for order in orders])
     opening = torch.tensor(list(first), dtype=torch.long).expand(rows, -1)
-    target = None
-    if begin is not None:
-        target = torch.cat([torch.full((rows, 1), begin), half, half], 1)
+    ends = None if begin is None else [torch.full((rows, 1), begin), half, half]
+    target = None if ends is None else torch.cat(ends, 1)
     return RandomRepeats(Batch(torch.cat([opening, half, half], 1), target), length, len(first))
 
 
@@ -123,8 +120,7 @@ def repeat_scores(pattern: Tensor, length: int, start: int = 0) -> dict[str, Ten
     inside = pattern[..., start:, start:]
     second = inside[..., length:, :]
     same = second.diagonal(0, -2, -1)  # query A[i] of the second time, key A[i] of the first
-    after = second.diagonal(1, -2, -1)
-    parts = inside.diagonal(-1, -2, -1), same, after
+    parts = inside.diagonal(-1, -2, -1), same, second.diagonal(1, -2, -1)
     return {name: part.mean((0, 2)) for name, part in zip(REPEAT_SCORES, parts, strict=True)}
 
 
@@ -145,10 +141,9 @@ def score_heads(hooked: HookedModel, repeats: RandomRepeats) -> list[HeadScore]:
             scores |= repeat_scores(pattern, repeats.length, repeats.start(name))
         columns = {what: x.tolist() for what, x in scores.items()}
         parts = name.split(".")
-        block = int(parts[2]) if "blocks" in parts else 0
         for head in range(pattern.shape[1]):
             values = {what: column[head] for what, column in columns.items()}
-            heads.append(HeadScore(name, block, head, **values))
+            heads.append(HeadScore(name, int(parts[2]) if "blocks" in parts else 0, head, **values))
     return heads
 
 
@@ -174,7 +169,7 @@ def best_heads(scores: Iterable[HeadScore], by: str, count: int | None = None) -
     """Largest first, of entropy smallest first; heads without that score are left out."""
     check_known(by, get_args(HeadMeasure), "sorting heads")
     sign = 1 if by == "entropy" else -1
-    having = [s for s in scores if getattr(s, by) is not None]
+    having = (s for s in scores if getattr(s, by) is not None)
     return sorted(having, key=lambda s: sign * getattr(s, by))[:count]
 
 
@@ -186,5 +181,5 @@ def measure_heads(
     seed = current().seed
     repeats = repeats_for(kit, length, rows, seed)
     scores = score_heads(kit.hooked, repeats)
-    chosen = best_heads(scores, sort) if sort else scores
-    return HeadScores(name, repeats.length, rows, seed, chosen[:top])
+    scores = best_heads(scores, sort) if sort else scores
+    return HeadScores(name, repeats.length, rows, seed, scores[:top])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 from torch import Tensor
 
@@ -84,8 +85,7 @@ class HookedModel:
         tap = self.taps[name]
         if tap.hook is None:
             tap.hook = Hook()
-        hook: Hook = tap.hook
-        return hook
+        return cast(Hook, tap.hook)
 
     def update(self, name: str) -> None:
         """Attach a hook that has something to do, detach one that has not: idle taps are free."""

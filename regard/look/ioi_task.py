@@ -123,8 +123,7 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
     )
     if not heads:
         return figures
-    repeats = repeats_for(kit, seed=seed)
-    listed = HeadClasses(kit.hooked, pairs, repeats).find(top)
+    listed = HeadClasses(kit.hooked, pairs, repeats_for(kit, seed=seed)).find(top)
     return replace(figures, thresholds={"looks": MIN_ATTENTION, "effect": MIN_EFFECT}, heads=listed)
 
 
@@ -218,8 +217,7 @@ class HeadClasses:
             for n, effect in effects_of.items():
                 layer, number = self.sites[n].tap.removesuffix(".z"), self.sites[n].head or 0
                 looks = float(self.looks[LOOKS[name]][n]) if name in LOOKS else None
-                measured = scores[layer, number]
-                score = getattr(measured, REPEATED[name]) if name in REPEATED else None
+                score = getattr(scores[layer, number], REPEATED[name]) if name in REPEATED else None
                 some.append(ClassHead(name, int(layer.split(".")[2]), number, looks, effect, score))
             heads += sorted(some, key=importance)[:top]
         return sorted(heads, key=importance)
@@ -262,10 +260,8 @@ class HeadClasses:
         others = [n for n in self.looking("end → io") if n not in self.movers]
         if not self.movers or not others:
             return {}
-        movers = [self.sites[n] for n in self.movers]
-        means = patching.ablation_values(
-            self.hooked, movers, "mean", self.pairs.corrupt, self.pairs.templates
-        )
+        movers, (_, corrupt, _, templates) = [self.sites[n] for n in self.movers], self.pairs
+        means = patching.ablation_values(self.hooked, movers, "mean", corrupt, templates)
         held = {tap: [s.head or 0 for s in movers if s.tap == tap] for tap in means}
         with self.hooked.editing({tap: patch(x, head=held[tap]) for tap, x in means.items()}):
             later = self.path_effects(others, rows=1)  # unrepeated: a row has its template's mean
@@ -291,8 +287,7 @@ def direct_estimates(hooked: HookedModel, pairs: patching.Pairs, sites: Sequence
     stream, goals = take_columns(own[last], at), []  # (B, 1, D)
     for tap in taps:
         change = take_columns(other[tap] - own[tap], at)  # (B, 1, H, K)
-        written = head_outputs(hooked, change, tap.removesuffix(".z"))  # (B, 1, H, D)
-        for head in written.unbind(2):
+        for head in head_outputs(hooked, change, tap.removesuffix(".z")).unbind(2):
             scores = hooked.model.head(stack.norm(stream + head))[:, 0]  # (B, V)
             goals.append(pairs.goal(scores, pairs.clean).mean())
     return (pairs.goal(logits, pairs.clean).mean() - torch.stack(goals)).cpu()

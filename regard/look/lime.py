@@ -36,8 +36,7 @@ def fit_lime(
             RegardWarning,
             stacklevel=2,
         )
-    trusted = r2 >= TRUSTED
-    return MethodScores(scores, float(y[0]), r2=r2, trusted=trusted, intercept=intercept)
+    return MethodScores(scores, float(y[0]), r2=r2, trusted=r2 >= TRUSTED, intercept=intercept)
 
 
 def draw_subsets(count: int, samples: int, seed: int) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -98,11 +98,10 @@ def read_lens(
     probability, rank = follow_token(scores, goal.good[0])
     best = scores.softmax(-1).max(-1)
 
+    columns = (x.tolist() for x in (best.indices, best.values, probability, rank))
     layers = [
         LensLayer("embedding" if n == 0 else f"block {n - 1}", asked.spell(id), *figures)
-        for n, (id, *figures) in enumerate(
-            zip(*(x.tolist() for x in (best.indices, best.values, probability, rank)), strict=True)
-        )
+        for n, (id, *figures) in enumerate(zip(*columns, strict=True))
     ]
     mine, rival = (
         None if id is None else LensToken(int(id), asked.spell(int(id)))
@@ -114,10 +113,8 @@ def read_lens(
         sum_of = direct_attribution(kit.hooked, batch, goal, neurons)
     except UsageError as reason:
         return replace(lens, why=reason.found)
-    contributions = [
-        Contribution(**vars(part), value=value)
-        for part, value in zip(sum_of.parts, sum_of.values[:, 0].tolist(), strict=True)
-    ]
+    values = zip(sum_of.parts, sum_of.values[:, 0].tolist(), strict=True)
+    contributions = [Contribution(**vars(part), value=value) for part, value in values]
     logit, error = float(sum_of.goal[0]), float(sum_of.error[0])
     return replace(lens, contributions=contributions, goal=logit, error=error)
 
@@ -139,8 +136,7 @@ def output_weights(attention: Attention) -> Tensor:
     if attention.o.weight.numel() == 0:
         problem, fix = "weights that were dropped after packing", "open the model in fp32"
         raise UsageError("looking at heads", problem, "the weights of the output map", fix)
-    by_heads: Tensor = attention.o.weight.unflatten(1, (attention.heads, attention.width))
-    return by_heads
+    return cast(Tensor, attention.o.weight.unflatten(1, (attention.heads, attention.width)))
 
 
 def head_outputs(hooked: HookedModel, z: Tensor, layer: int | str) -> Tensor:
@@ -230,9 +226,8 @@ def stream_parts(
     begun = seen[f"{name}.embed"][:, :, None]
     yield [StreamPart("embed", f"{name}.embed", None, None, "embedding")], begun
     for n, block in enumerate(stack_blocks(stack)):
-        maps = {"attn": block.attn.o, "mlp": block.mlp.down}  # the last map of each part
-        if block.cross is not None:
-            maps = {"attn": block.attn.o, "cross": block.cross.o, "mlp": block.mlp.down}
+        cross = {} if block.cross is None else {"cross": block.cross.o}
+        maps = {"attn": block.attn.o} | cross | {"mlp": block.mlp.down}  # last map of each part
         for place, linear in maps.items():
             layer = f"{name}.blocks.{n}.{place}"
             if place == "mlp" and not neurons:
@@ -305,8 +300,8 @@ def through_norm(norm: nn.Module, x: Tensor, toward: Tensor) -> tuple[Tensor, di
     if isinstance(norm, nn.LayerNorm):
         weighed = toward * norm.weight
         scale = torch.rsqrt(x.var(-1, unbiased=False, keepdim=True) + norm.eps)
-        along = scale * (weighed - weighed.mean(-1, keepdim=True))  # centring is its own transpose
-        return along, {"final norm": toward @ norm.bias}
+        centred = weighed - weighed.mean(-1, keepdim=True)  # centring is its own transpose
+        return scale * centred, {"final norm": toward @ norm.bias}
     if isinstance(norm, RMSNorm):
         scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps)
         return scale * toward * norm.weight, {}

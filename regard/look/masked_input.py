@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor
@@ -55,11 +55,8 @@ class MaskedInput:
         self.tap = "decoder.embed" if self.hooked.model.encoder is None else "encoder.embed"
         if self.tap not in self.hooked.taps:
             raise UsageError(DOING, f"a model without the tap {self.tap}", "one that reads tokens")
-        real, width = self.mask, self.width
-        players = self.players
-        if players is None:
-            players = list(range(width)) if real is None else real[0].nonzero()[:, 0].tolist()
-        self.columns = torch.tensor(players)
+        every = range(self.width) if self.mask is None else self.mask[0].nonzero()[:, 0].tolist()
+        self.columns = torch.tensor(list(every if self.players is None else self.players))
 
     @property
     def mask(self) -> Tensor | None:
@@ -99,8 +96,7 @@ class MaskedInput:
         zeros = {"tokens.weight": table.new_zeros(1, 1).expand_as(table)}
         documents = batch.documents if batch.target is None else batch.source_documents
         arguments = (batch.inputs, self.mask, documents, batch.segments)
-        vectors: Tensor = functional_call(front, zeros, arguments).x
-        return vectors[0]
+        return cast(Tensor, functional_call(front, zeros, arguments).x)[0]
 
     def goal_at(self, vectors: Tensor) -> Tensor:
         """The goal (R,) where vectors (R, S, D) come in instead of the input's own."""
@@ -129,9 +125,8 @@ class MaskedInput:
         there = torch.ones(len(kept), self.width, dtype=torch.bool)
         there[:, self.columns] = kept
         own, absent = self.vectors
-        return (
-            self.goal_at(torch.where(there[..., None].to(own.device), own, absent)).double().cpu()
-        )
+        vectors = torch.where(there[..., None].to(own.device), own, absent)
+        return self.goal_at(vectors).double().cpu()
 
 
 def run_in_chunks(items: Tensor, rows: int, work: Callable[[Tensor], Tensor]) -> Tensor:

@@ -66,9 +66,8 @@ class Mechanism:
         if best and getattr(best[0], kind) >= at_least:
             return best[0]
         where = "" if blocks is None else f" in blocks {blocks}"
-        raise AssertionError(
-            f"no {kind} head of at least {at_least:g}{where}; the best: {listing(best, kind)}"
-        )
+        none = f"no {kind} head of at least {at_least:g}{where}"
+        raise AssertionError(f"{none}; the best: {listing(best, kind)}")
 
     def head(self, block: int, head: int, layer: str | None = None) -> HeadClaim:
         """One head: of the last stack's self-attention, or of the attention at the path `layer`."""
@@ -194,10 +193,9 @@ class HeadClaim:
             raise UsageError("testing a mechanism", problem, "a head of self-attention")
         if value >= at_least:
             return value
-        best = best_heads(self.model.scores, kind, SHOWN)
         raise AssertionError(
             f"the {kind} score of head {mine.name} is {value:.3f}, not {at_least:g}; "
-            f"the best: {listing(best, kind)}"
+            f"the best: {listing(best_heads(self.model.scores, kind, SHOWN), kind)}"
         )
 
 

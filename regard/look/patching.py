@@ -87,8 +87,7 @@ def last_columns(batch: Batch) -> Tensor:
     width = batch.ids.shape[1]
     if batch.mask is None:
         return torch.full((len(batch.ids),), width - 1)
-    columns = torch.arange(width, device=batch.mask.device)
-    return torch.where(batch.mask, columns, -1).amax(1)
+    return torch.where(batch.mask, torch.arange(width, device=batch.mask.device), -1).amax(1)
 
 
 def goal_columns(model: Model, batch: Batch, goal: Goal) -> Tensor:
@@ -152,8 +151,7 @@ def site_masks(sites: Sequence[Site], chosen: Tensor, like: Values) -> dict[str,
             size = len(chosen), length if site.tap in long else 1, *shape
             masks[site.tap] = torch.zeros(size, dtype=torch.bool)
         where = slice(None) if site.position is None else site.position
-        heads = slice(None) if site.head is None else site.head
-        masks[site.tap][column, where, heads] = True
+        masks[site.tap][column, where, slice(None) if site.head is None else site.head] = True
     return masks
 
 
@@ -364,8 +362,7 @@ def patch_paths(
     _, new = hooked.run(pairs.corrupt, taps_of(senders))
 
     def run(batch: Batch, sent: dict[str, Edit]) -> Tensor:
-        sets = len(batch.ids) // len(clean)
-        frozen = {tap: tile_rows(old[tap], sets) for tap in held}
+        frozen = {tap: tile_rows(old[tap], len(batch.ids) // len(clean)) for tap in held}
         return send_along_paths(hooked, batch, frozen, sent, receivers)
 
     each = torch.eye(len(senders), dtype=torch.bool)
@@ -417,8 +414,7 @@ def find_sites(hooked: HookedModel, over: Over, pairs: Pairs) -> list[Site]:
     clean = pairs.clean
     if over != "stream":
         return head_sites(hooked) if over == "heads" else mlp_sites(hooked)
-    masks = (clean.mask, clean.source_mask)
-    if any(mask is not None and not bool(mask.all()) for mask in masks):
+    if any(mask is not None and not bool(mask.all()) for mask in (clean.mask, clean.source_mask)):
         raise DataError(DOING, "prompts of different lengths", "one length, for the stream")
     return [
         Site(tap, None, n)

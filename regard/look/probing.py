@@ -341,9 +341,8 @@ def tap_vectors(
     together = max(1, HELD_BYTES // (4 * words * widest))  # taps for each run
     for start in range(0, len(taps), together):
         some = taps[start : start + together]
-        vectors = word_vectors(kit.hooked, sentences, some)
         for tap in track(some, "probing, by tap"):
-            yield tap, vectors.pop(tap).to(kit.device)
+            yield tap, word_vectors(kit.hooked, sentences, some).pop(tap).to(kit.device)
 
 
 def probe_labels(

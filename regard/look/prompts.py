@@ -155,7 +155,6 @@ def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
     asked = [read_pair(kit, pair, n, notes.setdefault) for n, pair in enumerate(prompts, 1)]
     cleans, corrupts = [pair[0] for pair in asked], [pair[1] for pair in asked]
     check_lengths(kit, cleans, corrupts)
-    good = [pair[2] for pair in asked]
     bad = [pair[3] for pair in asked if pair[3] is not None]  # of all lines or of none
     for text in list(notes)[:SHOWN]:
         note(text)
@@ -163,20 +162,18 @@ def make_pairs(kit: Kit, prompts: Sequence[PromptPair]) -> Pairs:
         note(f"and {len(notes) - SHOWN} more answers of several tokens")
     gaps = [x.gap for x in cleans if x.gap is not None]
     goal = Goal(
-        torch.tensor(good),
+        torch.tensor([pair[2] for pair in asked]),
         torch.tensor(bad) if bad else None,
         torch.tensor(gaps) if gaps else None,
         "logit" if bad else "logprob",
     )
     written = [x.written for x in cleans if x.written is not None] or None
-    kinds = [
-        (pair.template, len(x.ids), len(x.written or ()))
-        for pair, x in zip(prompts, cleans, strict=True)
-    ]
-    numbers = {kind: n for n, kind in enumerate(dict.fromkeys(kinds))}
-    templates = torch.tensor([numbers[kind] for kind in kinds])
-    clean, corrupt = ([x.ids for x in side] for side in (cleans, corrupts))
-    return Pairs(kit.batch(clean, written), kit.batch(corrupt, written), goal, templates)
+    named = zip(prompts, cleans, strict=True)
+    kinds = [(pair.template, len(x.ids), len(x.written or ())) for pair, x in named]
+    numbers = dict[tuple[str, int, int], int]()
+    templates = torch.tensor([numbers.setdefault(kind, len(numbers)) for kind in kinds])
+    clean, corrupt = (kit.batch([x.ids for x in side], written) for side in (cleans, corrupts))
+    return Pairs(clean, corrupt, goal, templates)
 
 
 def check_lengths(kit: Kit, clean: Sequence[AskedText], corrupt: Sequence[AskedText]) -> None:
@@ -186,8 +183,7 @@ def check_lengths(kit: Kit, clean: Sequence[AskedText], corrupt: Sequence[AskedT
         if len(a.ids) != len(b.ids):
             labels = (token_labels(kit.text_tokenizer, x.ids, "source") for x in (a, b))
             rows = "\n    ".join(" | ".join(map(str.strip, tokens)) for tokens in labels)
-            sizes = f"{len(a.ids)} and {len(b.ids)} tokens"
-            unequal.append(f"\n  pair {n}: {sizes}\n    {rows}")
+            unequal.append(f"\n  pair {n}: {len(a.ids)} and {len(b.ids)} tokens\n    {rows}")
     if unequal:
         more = f"\n  and {len(unequal) - SHOWN} more" if len(unequal) > SHOWN else ""
         problem = f"{len(unequal)} pairs of unequal length{''.join(unequal[:SHOWN])}{more}"

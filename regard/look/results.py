@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from regard.errors import DataError, UsageError
 from regard.result import Grid, Result, Row, grid_of, grid_of_values, shown
@@ -285,9 +285,8 @@ class AttentionMaps(Result):
             asks = slice(-1, None) if maps.stack == "decoder" else slice(1 if first else None)
             weights = [[one[asks, lead:].mean(0) for one in row] for row in dense]
             if isinstance(self.overlay, GraphOverlay):
-                return draw_graphs(
-                    self, weights, [[one[lead:, lead:] for one in row] for row in dense]
-                )
+                between = [[one[lead:, lead:] for one in row] for row in dense]
+                return draw_graphs(self, weights, between)
             return draw_overlays(self.overlay, weights, self.heading)
         return draw_heads(self) if self.shown_head is None else draw_head(self, self.shown_head)
 
@@ -512,8 +511,7 @@ class Attribution(ExplainedText):
     @property
     def scores(self) -> list[float]:
         """Of each token."""
-        values: list[float] = self.explanation.scores.tolist()
-        return values
+        return cast(list[float], self.explanation.scores.tolist())
 
     def title(self) -> str:
         """The method and the goal."""
@@ -561,8 +559,7 @@ class AttributionComparison(ExplainedText):
         title = "faithfulness: deletion (small is good) and insertion (large is good)"
         yield grid_of_values(title, ("method", "deletion", "insertion"), areas, "{:.3f}")
         pairs = ((name, *row.values()) for name, row in self.spearman.items())
-        names = ("", *self.spearman)
-        yield grid_of_values("rank correlation (Spearman)", names, pairs, "{:.2f}")
+        yield grid_of_values("rank correlation (Spearman)", ("", *self.spearman), pairs, "{:.2f}")
 
 
 # Patching ---------------------------------------------------------------------------------------

@@ -49,8 +49,7 @@ def sampled_shapley(goal: SetFunction, count: int, orders: int, seed: int = 0) -
         problem = f"{orders} orders of {count} tokens"
         raise UsageError("computing Shapley values", problem, "4 orders and 1 token or more")
     pairs = (orders + 1) // 2
-    generator = torch.Generator().manual_seed(seed)
-    ahead = torch.rand(pairs, count, generator=generator).argsort(1)
+    ahead = torch.rand(pairs, count, generator=torch.Generator().manual_seed(seed)).argsort(1)
     order = torch.stack((ahead, ahead.flip(1)), 1).flatten(0, 1)  # (2 P, M), a pair side by side
     comes = order.argsort(1)  # when each token comes in
     kept = comes[:, None] < torch.arange(1, count)[:, None]  # (2 P, M − 1, M), after each but last
@@ -61,8 +60,7 @@ def sampled_shapley(goal: SetFunction, count: int, orders: int, seed: int = 0) -
     steps = torch.cat((values[1].expand(2 * pairs, 1), between, values[0].expand(2 * pairs, 1)), 1)
     added = steps.diff(dim=1).gather(1, comes)  # (2 P, M), by token
     each = added.unflatten(0, (pairs, 2)).mean(1)  # (P, M): independent draws
-    spread = each.std(0) / pairs**0.5
-    interval = student(pairs - 1) * spread
+    interval = student(pairs - 1) * (each.std(0) / pairs**0.5)
     return MethodScores(each.mean(0), whole, none, interval=interval, orders=2 * pairs)
 
 

@@ -119,7 +119,6 @@ def fit_structure(
     size = math.sqrt(max(usual, 1e-6) / (2 * rank * width))  # right in the mean at first
     generator = torch.Generator().manual_seed(seed)
     matrix = (torch.randn(rank, width, generator=generator) * size).to(mean).requires_grad_()
-
     losses = [(partial(part.mean_error, matrix), len(part.true)) for part in (train, dev)]
     (kept,) = probing.descend([matrix], losses, ROWS, size * RATE, generator)
     return StructuralProbe(mean, spread, kept)
@@ -210,8 +209,7 @@ def probe_trees(
     parts = probing.split_sentences(torch.arange(len(gold)), current().seed)
     test = parts.test.tolist()
     rows = [torch.arange(len(gold[n].heads)).float() for n in test]  # words as they stand
-    chains = [(row[:, None] - row).abs() for row in rows]
-    chain = compare_trees(chains, [gold[n] for n in test])
+    chain = compare_trees([(row[:, None] - row).abs() for row in rows], [gold[n] for n in test])
     probed: list[TreeAgreement] = []
     guesses: list[list[Tensor]] = []
     tokens = [row for _, row in whole]

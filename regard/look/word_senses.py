@@ -45,8 +45,7 @@ def study_word(
     """Cosines and neighbours of a word's vectors, a file for each sense."""
     left = list[LeftOut]()
     paths = list(map(str, find_files(files)))
-    lines = find_word(word, paths, left)
-    uses, layers = read_layers(kit, word, lines, left, layer or "last", top)
+    uses, layers = read_layers(kit, word, find_word(word, paths, left), left, layer or "last", top)
     for line in left[:SHOWN]:
         note(f"left out: {line.file}:{line.line}: {line.why}")
     if len(left) > SHOWN:
