@@ -133,8 +133,7 @@ class Attention(nn.Module):
         if beams > 1:
             k, v = k.repeat_interleave(beams, 0), v.repeat_interleave(beams, 0)
             ctx = ctx.repeat(beams)
-        pattern = self.at.pattern(self.pattern(q, k, ctx))
-        return pattern @ self.per_head(v)
+        return self.at.pattern(self.pattern(q, k, ctx)) @ self.per_head(v)
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
         """Attention in one kernel, which keeps scores and pattern to itself."""

@@ -42,8 +42,7 @@ class Buckets:
         self.seed, self.look_ahead, self.even = seed, look_ahead, even
         self.ends = (0 if store.header.get("special") else 1), 1  # end tokens of the two sides
         sizes = store.lengths() + self.ends
-        longest = sizes.max(1, initial=0)
-        kept = np.flatnonzero(longest <= (limit or sys.maxsize))
+        kept = np.flatnonzero(sizes.max(1, initial=0) <= (limit or sys.maxsize))
         self.left_out = len(sizes) - len(kept)
         self.kept = kept if self.left_out else np.arange(0)  # empty: all
         self.sizes = sizes[kept]

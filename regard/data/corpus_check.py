@@ -91,8 +91,7 @@ def check_file(
         side: {results.band_name(n): lengths[n] for n in sorted(lengths)}
         for side, lengths in words.items()
     }
-    named = dict(labels.most_common())
-    return FileReport(str(path), kind, count, findings, bands, named, speech)
+    return FileReport(str(path), kind, count, findings, bands, dict(labels.most_common()), speech)
 
 
 def oddities(unit: Unit) -> Iterator[str]:

@@ -84,8 +84,7 @@ def describe_tokenizer(source: CheckpointSource) -> TokenizerSummary | str | Non
 def tap_shape(name: str, config: ModelConfig) -> list[str]:
     """The shape of a tap in letters."""
     *_, owner, place = ["", *name.split(".")]
-    pair = config.target is not None
-    own = "S" if pair and name.startswith("encoder.") else "T"
+    own = "S" if config.target is not None and name.startswith("encoder.") else "T"
     keys = "S" if owner in ("attn", "cross") else own
     if place == "logits":
         score = "D" if config.head.size is None else "V"
@@ -94,6 +93,5 @@ def tap_shape(name: str, config: ModelConfig) -> list[str]:
         shapes = {"k": ["B", keys, "G", "K"], "scores": ["B", "H", own, keys]}
         shapes |= {"v": shapes["k"], "pattern": shapes["scores"]}
         return shapes.get(place, ["B", own, "H", "K"])
-    cells = isinstance(config, RecurrentConfig)
-    wide = (owner == "mlp" and place != "out") or cells
+    wide = (owner == "mlp" and place != "out") or isinstance(config, RecurrentConfig)
     return ["B", own, "M" if wide else "D"]

@@ -294,8 +294,7 @@ def expand(
 ) -> Iterator[Move]:
     """One row → a move per block and per parameter of the part it names."""
     stack = config.encoder if row.ours.startswith("encoder.") else config.decoder
-    depth = stack.depth if stack is not None and "{i}" in row.ours else 1
-    for i in range(depth):
+    for i in range(stack.depth if stack is not None and "{i}" in row.ours else 1):
         ours = braces(row.ours.replace("{i}", str(i)))
         theirs = braces(prefix + row.theirs.replace("{i}", str(i)))
         joined = 1 in (len(ours), len(theirs))  # one tensor on one side for all on the other

@@ -102,8 +102,7 @@ class Decoder(nn.Module):
         """The state before the first word, of a source (A, S, m)."""
         seen = source[:, 0]
         if real is not None and self.cross is not None:  # padding may stand on the left
-            rows = torch.arange(len(source), device=source.device)
-            seen = source[rows, real.int().argmax(-1)]
+            seen = source[torch.arange(len(source), device=source.device), real.int().argmax(-1)]
         h = self.first(seen[:, -self.cell.hidden_size :]).tanh()
         return [(h, *self.cell.start(len(h))[1:])]
 

@@ -37,8 +37,7 @@ class Cell(nn.Module):
 
     def start(self, rows: int) -> State:
         """Zeros, for rows that have read nothing."""
-        zeros = self.weight_hh_l0.new_zeros(rows, self.hidden_size)
-        return (zeros,) * self.parts
+        return (self.weight_hh_l0.new_zeros(rows, self.hidden_size),) * self.parts
 
     @property
     def heard(self) -> bool:

@@ -111,8 +111,7 @@ class TextFront(nn.Module):
         if width > count:
             raise too_long(width, count)
         if not self.training:
-            size = positions.amax(1, keepdim=True) + 1
-            return positions * count // size
+            return positions * count // (positions.amax(1, keepdim=True) + 1)
         drawn = torch.rand(len(positions), count, device=positions.device)
         ordered = drawn.topk(width, dim=1).indices.sort(1).values  # (B, T)
         return ordered.gather(1, positions)
@@ -275,8 +274,7 @@ class WaveFront(nn.Module):
             x = F.gelu(x)
         x = self.project(self.norm(x.mT))  # (B, T, D)
         x = x + F.gelu(self.positions(x.mT)[..., : x.shape[1]]).mT
-        positions = torch.arange(x.shape[1], device=x.device)[None]
-        return Sequence(self.dropout(self.last(x)), positions)
+        return Sequence(self.dropout(self.last(x)), torch.arange(x.shape[1], device=x.device)[None])
 
 
 class GraphFront(nn.Module):

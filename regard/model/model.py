@@ -77,8 +77,7 @@ class Head(nn.Module):
             kept = x.masked_fill(~real[..., None], 0.0)  # padding may hold anything, NaN too
             return kept.sum(1) / real.sum(1, keepdim=True).clamp(min=1)
         columns = torch.arange(x.shape[1], device=x.device)
-        first = real.int().argmax(-1)
-        at = first if take == "first" else torch.where(real, columns, 0).amax(-1)
+        at = real.int().argmax(-1) if take == "first" else torch.where(real, columns, 0).amax(-1)
         return x[torch.arange(len(x), device=x.device), at]
 
 

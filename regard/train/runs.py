@@ -199,8 +199,7 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     folder = plan.folder
     if folder.exists() and not folder.is_dir():
         raise UsageError(OPENING, f"{folder} is a file", "a folder")
-    there = folder.is_dir() and any(folder.iterdir())
-    if there and not resume:
+    if folder.is_dir() and any(folder.iterdir()) and not resume:
         problem, fix = "is not empty", f"--resume {folder} goes on with it; or give another --out"
         raise UsageError(OPENING, f"{folder} {problem}", "a new or empty folder", fix)
     if before := read_before(folder / CONFIG, plan.kind.config):
@@ -316,8 +315,7 @@ def finish(plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer) -> Run:
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
     command = ["regard", plan.kind.room, plan.kind.name, "--config", str(plan.folder / CONFIG)]
     origin = {"command": command, "seed": config.get("seed"), "torch": torch.__version__, **place}
-    receipt = make_receipt(config, inputs, results, **origin)
-    write_receipt(plan.folder / NAME, receipt)
+    write_receipt(plan.folder / NAME, make_receipt(config, inputs, results, **origin))
     plan.say(f"final: {taken}")
     if result.exit_code:
         plan.say("warning: the loss is higher than at the start: lower --lr or raise --warm-up")

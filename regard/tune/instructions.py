@@ -123,8 +123,7 @@ def instruction_store(
     def read() -> Iterator[Documents]:
         for row in read_instructions(files, kind, chat):
             blank = not all(answer.strip() for answer in row.answers)
-            same = len(row.answers) > 1 and len(set(row.answers)) == 1
-            if blank or same:
+            if blank or (len(row.answers) > 1 and len(set(row.answers)) == 1):
                 why = "left out, an empty answer" if blank else "left out, answers that are alike"
                 left.setdefault(why, []).append(row.place)
                 continue

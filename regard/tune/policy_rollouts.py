@@ -259,8 +259,7 @@ def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
     def loss(model: Model, batch: Batch, labels: Tensor, *how: Any, extra: Any) -> Loss:
         kept = labels != IGNORED
         hidden = model.hidden(batch)
-        policy = token_logprobs(model, hidden, labels)
-        ratio = (policy - extra["before"]).exp()
+        ratio = (token_logprobs(model, hidden, labels) - extra["before"]).exp()
         each = losses.clipped_policy_loss(ratio, extra["advantages"], config.clip_range)
         if "value" in model._modules:
             values = model.value(hidden).float()[..., 0]  # type: ignore[operator]
