@@ -235,8 +235,7 @@ class FixedCache(Cache):
         self.lengths = torch.zeros(batch * width, dtype=torch.long, device=device)
         self.index = torch.zeros(width, dtype=torch.long, device=device)  # slots of newest tokens
         self.memory, self.biases = {}, {}
-        self.source = None
-        self.packed, self.tile = False, 1
+        self.source, self.packed, self.tile = None, False, 1
         self.reset()
 
     def reset(self) -> None:

@@ -55,8 +55,7 @@ class Learned(nn.Module):
 
     def __init__(self, size: int, dim: int, offset: int = 0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(size, dim))
-        self.offset = offset
+        self.weight, self.offset = nn.Parameter(torch.zeros(size, dim)), offset
 
     @property
     def size(self) -> int:

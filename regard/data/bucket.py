@@ -89,8 +89,7 @@ class Buckets:
         numbers = order[edges[at] : edges[at + 1]]
         width = self.sizes[numbers].max(0)
         numbers = self.kept[numbers] if self.left_out else numbers
-        bounds = self.store.bounds
-        ends = [bounds[2 * numbers + n] for n in range(3)]
+        ends = [self.store.bounds[2 * numbers + n] for n in range(3)]
         inputs, real = self.rows(ends[0], ends[1], int(width[0]), self.ends[0])
         labels, right = self.rows(ends[1], ends[2], int(width[1]), self.ends[1])
         target = np.concatenate([np.full((len(labels), 1), self.start), labels[:, :-1]], 1)

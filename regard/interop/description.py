@@ -28,7 +28,6 @@ def describe_model(
     """Sizes, tokenizer and parity; the model may be without memory."""
     config, count = model.config, sum(p.numel() for p in model.parameters())
     noted = None if source is None else parity_file(source.path)
-    parity = read_json(noted) if noted is not None and noted.is_file() else None
     files = set(source.files.values()) if source else set()
     recurrent: dict[str, Any] | None = None
     if isinstance(config, RecurrentConfig):
@@ -48,7 +47,7 @@ def describe_model(
         recurrent=recurrent,
         scores=config.head.size,
         tokenizer=None if source is None else describe_tokenizer(source),
-        parity=parity,
+        parity=read_json(noted) if noted is not None and noted.is_file() else None,
         taps={name: tap_shape(name, config) for name in taps(model)} if with_taps else None,
     )
 

@@ -312,14 +312,13 @@ def fit(binding: Binding | None, model: Model, shapes: dict[str, tuple[int, ...]
     filling, copies = moves(binding, model)
     parameters = dict(model.named_parameters())
     wanted = {name for move in filling for name in move.theirs}
-    aliases = {name for move in copies for name in move.theirs}
     covered = {name for move in filling for name in move.ours}
     missing = sorted(wanted - set(shapes)) + sorted(set(parameters) - covered)
     ignored = binding.table.ignore if binding else ()
     ignore = [pattern for listed in ignored for pattern in braces(listed)]
     unexpected = sorted(
         name
-        for name in set(shapes) - wanted - aliases
+        for name in set(shapes) - wanted - {name for move in copies for name in move.theirs}
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
     )
     misshapen = []

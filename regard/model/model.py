@@ -86,13 +86,11 @@ class Model(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config = config
-        self.front = build_front(config.front)
+        self.config, self.front = config, build_front(config.front)
         self.encoder = self.build_part("encoder")
         self.target = None if config.target is None else build_front(config.target)
         self.decoder = self.build_part("decoder")
-        self.head = Head(config.head, config.width)
-        self.at = Taps("logits")
+        self.head, self.at = Head(config.head, config.width), Taps("logits")
         self.tie()
 
     def build_part(self, name: str) -> Stack | None:

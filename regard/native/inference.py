@@ -248,7 +248,7 @@ def reorder(tensors: Sequence[Tensor], rows: Tensor, group: int, used: int) -> b
         return False
     places = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
     stride, size = held.stride(0), used * held.stride(1)
-    rows = rows.contiguous()
+    rows = rows.contiguous()  # held until the kernel has read it
     return not kernels.reorder(
         places, len(tensors), rows.data_ptr(), len(rows), group, stride, size
     )

@@ -159,9 +159,15 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         kit = make_kit(plan, data)
         trainer = Trainer(make_job(plan, data, kit, monitor))
     except Exception:
-        # So that the command can be given again, put right.
+        # What a run wrote that could not begin is taken back: its settings, messages and stores,
+        # so that the command can be given again, put right.
         if world.leads and fresh and plan.folder.is_dir():
-            clear_folder(plan.folder)
+            for name in (CONFIG, "log.txt", LOCK):
+                (plan.folder / name).unlink(missing_ok=True)
+            for name in ("data", "tokenizer"):
+                shutil.rmtree(plan.folder / name, ignore_errors=True)
+            if not any(plan.folder.iterdir()):
+                plan.folder.rmdir()
         raise
     if resume:
         path = trainer.restore(
@@ -222,16 +228,6 @@ def open_folder(plan: RunPlan, resume: bool, held: ExitStack) -> None:
         plan.say(f"{plan.world.size} processes, {how}")
     elif plan.train.shard:
         plan.say("one process: --shard has nothing to share; start several with torchrun")
-
-
-def clear_folder(folder: Path) -> None:
-    """Take back what a run wrote that could not begin: its settings, messages and stores."""
-    for path in (folder / CONFIG, folder / "log.txt", folder / LOCK):
-        path.unlink(missing_ok=True)
-    for path in (folder / "data", folder / "tokenizer"):
-        shutil.rmtree(path, ignore_errors=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
 
 
 # The model ----------------------------------------------------------------------------------------

@@ -116,7 +116,6 @@ def instruction_store(
     of the answer. Empty answers, and pairs of one and the same, teach nothing and are left out.
     """
     chat = find_template(tokenizer) is not None
-    sources = find_files(files)
     sides = 1 + max((len(row.answers) for row in read_instructions(files, kind, chat)), default=1)
     left: dict[str, list[str]] = {}
 
@@ -136,7 +135,7 @@ def instruction_store(
             yield [prompt, *answers, *[[]] * (sides - 1 - len(answers))], False
 
     settings = {"sides": sides, "kind": kind, "length": length}
-    store = prepare(path, sources, tokenizer, settings, read(), tell)
+    store = prepare(path, find_files(files), tokenizer, settings, read(), tell)
     for why, places in left.items():
         more = f" and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
         tell[0](f"warning: {why}: {', '.join(places[:NAMED])}{more}")

@@ -205,9 +205,8 @@ class Rollouts:
             before, now = float(self.drawn["kl"].mean()), float(apart.sum(1).mean())
             beta = losses.adapt_beta(beta, before, now, config.target_kl)
         if self.value:
-            last = real.int().cumsum(1).argmax(1)
             paid = -beta * apart
-            paid[torch.arange(len(paid)), last] += rewards
+            paid[torch.arange(len(paid)), real.int().cumsum(1).argmax(1)] += rewards  # at the last
             gains = losses.generalized_advantages(paid, values, real, config.gamma, config.decay)
             advantages, targets = losses.whiten(gains, real), gains + values
         else:
