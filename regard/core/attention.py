@@ -77,10 +77,8 @@ class Attention(nn.Module):
         """x (B, T, D), source (B, S, D) → (B, T, D)."""
         fresh = self.project(x, source, ctx)
         q = fresh[0].unflatten(-1, (self.heads, self.width))  # (B, T, H, K)
-        if self.q_norm is not None:
-            q = self.q_norm(q)
-        if ctx.rotation is not None:
-            q = rotate(q, ctx.rotation)
+        q = q if self.q_norm is None else self.q_norm(q)
+        q = q if ctx.rotation is None else rotate(q, ctx.rotation)
         k, v = self.keys_values(fresh[1:], ctx)  # (B, G, S, K)
         z = self.look(self.at.q(q).transpose(1, 2), k, v, ctx)  # (B, H, T, K)
         z = self.at.z(z.transpose(1, 2))  # (B, T, H, K)
@@ -109,10 +107,8 @@ class Attention(nn.Module):
             assert ctx.cache is not None
             return ctx.cache.memory[self.layer]
         k, v = (part.unflatten(-1, (self.groups, self.width)) for part in fresh)  # (B, S, G, K)
-        if self.k_norm is not None:
-            k = self.k_norm(k)
-        if ctx.rotation is not None:
-            k = rotate(k, ctx.rotation)
+        k = k if self.k_norm is None else self.k_norm(k)
+        k = k if ctx.rotation is None else rotate(k, ctx.rotation)
         k, v = self.at.k(k), self.at.v(v)
         if ctx.cache is None:
             return k.transpose(1, 2), v.transpose(1, 2)
@@ -133,8 +129,7 @@ class Attention(nn.Module):
         if beams > 1:
             k, v = k.repeat_interleave(beams, 0), v.repeat_interleave(beams, 0)
             ctx = ctx.repeat(beams)
-        pattern = self.at.pattern(self.pattern(q, k, ctx))
-        return pattern @ self.per_head(v)
+        return self.at.pattern(self.pattern(q, k, ctx)) @ self.per_head(v)
 
     def fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: View) -> Tensor:
         """Attention in one kernel, which keeps scores and pattern to itself."""
@@ -152,9 +147,7 @@ class Attention(nn.Module):
     def masked_scores(self, q: Tensor, k: Tensor, ctx: View) -> Tensor:
         """Similarity of each query and key (B, H, T, S), −inf where it may not look."""
         scores = self.similarity(q, self.per_head(k), self.scale)
-        mask = ctx.mask
-        if ctx.causal:
-            mask = masks.causal(q.shape[-2], k.shape[-2], q.device)
+        mask = masks.causal(q.shape[-2], k.shape[-2], q.device) if ctx.causal else ctx.mask
         if mask is not None and mask.dtype == torch.bool:
             return scores.masked_fill(~mask, -torch.inf)
         return scores if mask is None else scores + mask

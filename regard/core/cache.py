@@ -103,8 +103,7 @@ class Cache:
         self.documents[:, self.size] = -1
         slot = torch.arange(self.size + 1, device=self.slots.device)
         same = self.documents[:, None, :] == document[:, :, None]
-        earlier = same & (slot < self.slots[:, :, None])
-        return earlier.sum(-1)
+        return (same & (slot < self.slots[:, :, None])).sum(-1)
 
     def append(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write (B, T, G, K) into the reserved slots; returns all (B, G, span, K)."""
@@ -131,8 +130,7 @@ class Cache:
 
     def allow(self) -> Tensor | None:
         """Which slots each new token may see, (B, 1, T, span), or a bias; None if plain causal."""
-        count = self.slots.shape[1]
-        if self.even and count in (1, self.used):
+        if self.even and self.slots.shape[1] in (1, self.used):
             return None
         slot = torch.arange(self.span, device=self.slots.device)
         allowed = (slot <= self.slots[:, :, None])[:, None]
@@ -237,8 +235,7 @@ class FixedCache(Cache):
         self.lengths = torch.zeros(batch * width, dtype=torch.long, device=device)
         self.index = torch.zeros(width, dtype=torch.long, device=device)  # slots of newest tokens
         self.memory, self.biases = {}, {}
-        self.source = None
-        self.packed, self.tile = False, 1
+        self.source, self.packed, self.tile = None, False, 1
         self.reset()
 
     def reset(self) -> None:

@@ -27,8 +27,7 @@ def window(query_positions: Tensor, key_positions: Tensor, width: int) -> Tensor
     """
     if query_positions.dim() == 4:
         return (query_positions[..., 0] < width)[:, None]
-    behind = query_positions[:, :, None] - key_positions[:, None, :]
-    return (behind < width)[:, None]
+    return ((query_positions[:, :, None] - key_positions[:, None, :]) < width)[:, None]
 
 
 def prefix(lengths: Tensor, queries: int, keys: int) -> Tensor:

@@ -21,8 +21,7 @@ def sinusoidal(positions: Tensor, dim: int, halves: bool = False, base: float = 
     rates = base ** (-torch.arange(pairs, device=positions.device, dtype=torch.float64) * 2 / dim)
     angles = positions[..., None].double() * rates
     both = angles.sin(), angles.cos()
-    waves = torch.cat(both, -1) if halves else torch.stack(both, -1).flatten(-2)
-    return waves[..., :dim]
+    return (torch.cat(both, -1) if halves else torch.stack(both, -1).flatten(-2))[..., :dim]
 
 
 class Sinusoidal(nn.Module):
@@ -56,8 +55,7 @@ class Learned(nn.Module):
 
     def __init__(self, size: int, dim: int, offset: int = 0) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(size, dim))
-        self.offset = offset
+        self.weight, self.offset = nn.Parameter(torch.zeros(size, dim)), offset
 
     @property
     def size(self) -> int:

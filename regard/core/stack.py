@@ -22,8 +22,7 @@ class Stack(nn.Module):
 
     def __init__(self, config: StackConfig) -> None:
         super().__init__()
-        block = config.block
-        self.config = config
+        self.config, block = config, config.block
         self.blocks = nn.ModuleList(Block(block, layer) for layer in range(config.depth))
         self.norm = build_norm(block.norm if config.final_norm else "none", block.dim, block.eps)
         self.rotary: Rotary | None = None

@@ -42,8 +42,7 @@ class Buckets:
         self.seed, self.look_ahead, self.even = seed, look_ahead, even
         self.ends = (0 if store.header.get("special") else 1), 1  # end tokens of the two sides
         sizes = store.lengths() + self.ends
-        longest = sizes.max(1, initial=0)
-        kept = np.flatnonzero(longest <= (limit or sys.maxsize))
+        kept = np.flatnonzero(sizes.max(1, initial=0) <= (limit or sys.maxsize))
         self.left_out = len(sizes) - len(kept)
         self.kept = kept if self.left_out else np.arange(0)  # empty: all
         self.sizes = sizes[kept]
@@ -90,8 +89,7 @@ class Buckets:
         numbers = order[edges[at] : edges[at + 1]]
         width = self.sizes[numbers].max(0)
         numbers = self.kept[numbers] if self.left_out else numbers
-        bounds = self.store.bounds
-        ends = [bounds[2 * numbers + n] for n in range(3)]
+        ends = [self.store.bounds[2 * numbers + n] for n in range(3)]
         inputs, real = self.rows(ends[0], ends[1], int(width[0]), self.ends[0])
         labels, right = self.rows(ends[1], ends[2], int(width[1]), self.ends[1])
         target = np.concatenate([np.full((len(labels), 1), self.start), labels[:, :-1]], 1)

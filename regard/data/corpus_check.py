@@ -91,8 +91,7 @@ def check_file(
         side: {results.band_name(n): lengths[n] for n in sorted(lengths)}
         for side, lengths in words.items()
     }
-    named = dict(labels.most_common())
-    return FileReport(str(path), kind, count, findings, bands, named, speech)
+    return FileReport(str(path), kind, count, findings, bands, dict(labels.most_common()), speech)
 
 
 def oddities(unit: Unit) -> Iterator[str]:
@@ -171,6 +170,5 @@ def find_overlap(train: Sequence[Couple], test: Sequence[Couple]) -> dict[str, O
 
 def read_texts(couple: Couple) -> Iterator[str]:
     """The texts of a file; the sides of a pair in turn."""
-    path, target = couple
-    for unit in read_units(path, target, "pairs" if target else guess_kind(path), None):
+    for unit in read_units(*couple, "pairs" if couple[1] else guess_kind(couple[0]), None):
         yield from unit.texts

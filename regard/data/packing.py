@@ -107,8 +107,7 @@ def cut(store: Store, length: int, after: int) -> tuple[Counts, Counts]:
     pieces = -(-sizes // length)
     document = np.repeat(np.arange(len(sizes)), pieces)
     number = np.arange(len(document)) - np.repeat(pieces.cumsum() - pieces, pieces)
-    starts = bounds[document] + number * length
-    return starts, np.minimum(sizes[document] - number * length, length)
+    return bounds[document] + number * length, np.minimum(sizes[document] - number * length, length)
 
 
 def fit(sizes: list[int], room: int) -> list[list[int]]:

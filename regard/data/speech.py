@@ -98,8 +98,7 @@ def versions(path: Path | str, folder: Path, seed: int) -> dict[str, str]:
 
     All three are written with one blank between words, so that nothing else differs.
     """
-    lines = [line.split() for line in read_lines(path)]
-    rng = Random(seed)
+    lines, rng = [line.split() for line in read_lines(path)], Random(seed)
     texts = {
         "spoken": lines,
         "cleaned": [clean(" ".join(words)).split() for words in lines],
@@ -145,6 +144,5 @@ def clean_tree(sentence: ConllSentence) -> ConllSentence:
     root = next(n for n in kept if hangs[n] < 0)
     place = {n: str(k) for k, n in enumerate(kept, 1)}
     columns = {name: [column[n] for n in kept] for name, column in sentence.columns.items()}
-    above_all = {n: root if head < 0 else head for n, head in hangs.items()}
-    columns["head"] = ["0" if n == root else place[above_all[n]] for n in kept]
+    columns["head"] = ["0" if n == root else place[root if h < 0 else h] for n, h in hangs.items()]
     return ConllSentence(sentence.line, columns)

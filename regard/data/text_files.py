@@ -71,9 +71,8 @@ def join_lines(texts: Iterable[str]) -> Iterator[str]:
 
 def find_files(paths: Paths) -> list[Path]:
     """The files themselves and those under the folders, in sorted order, hidden ones left out."""
-    several = [paths] if isinstance(paths, str | os.PathLike) else paths
     found: list[Path] = []
-    for path in map(Path, several):
+    for path in map(Path, [paths] if isinstance(paths, str | os.PathLike) else paths):
         if not path.exists():
             raise DataError(f"reading {path}", "no such file or folder", "one that is there")
         if not path.is_dir():
@@ -217,6 +216,4 @@ def evenly(items: Iterable[Item], most: int) -> list[Item]:
             kept.append(item)
             if len(kept) > 2 * most:
                 kept, stride = kept[::2], 2 * stride
-    if len(kept) <= most:
-        return kept
-    return [kept[n * len(kept) // most] for n in range(most)]
+    return kept if len(kept) <= most else [kept[n * len(kept) // most] for n in range(most)]

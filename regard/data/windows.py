@@ -162,8 +162,7 @@ def next_tokens(store: Store, starts: Counts, sizes: Counts) -> tuple[Tensor, Te
     """Stretches of a text as padded rows: inputs, the tokens that follow each, and what is real."""
     ids = store.gather(starts, sizes + 1, int(sizes.max()) + 1)
     real = np.arange(ids.shape[1] - 1) < sizes[:, None]
-    labels = np.where(real, ids[:, 1:], IGNORED)
-    return tensor(np.where(real, ids[:, :-1], 0)), tensor(labels), real
+    return tensor(np.where(real, ids[:, :-1], 0)), tensor(np.where(real, ids[:, 1:], IGNORED)), real
 
 
 def tensor(array: Counts) -> Tensor:

@@ -32,10 +32,7 @@ def words(text: str) -> list[str]:
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
     """How often each word occurs, in lower case and with straight apostrophes."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(words(key(text)))
-    return counts
+    return Counter(word for text in texts for word in words(key(text)))
 
 
 def key(text: str) -> str:

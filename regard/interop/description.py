@@ -28,7 +28,6 @@ def describe_model(
     """Sizes, tokenizer and parity; the model may be without memory."""
     config, count = model.config, sum(p.numel() for p in model.parameters())
     noted = None if source is None else parity_file(source.path)
-    parity = read_json(noted) if noted is not None and noted.is_file() else None
     files = set(source.files.values()) if source else set()
     recurrent: dict[str, Any] | None = None
     if isinstance(config, RecurrentConfig):
@@ -48,7 +47,7 @@ def describe_model(
         recurrent=recurrent,
         scores=config.head.size,
         tokenizer=None if source is None else describe_tokenizer(source),
-        parity=parity,
+        parity=read_json(noted) if noted is not None and noted.is_file() else None,
         taps={name: tap_shape(name, config) for name in taps(model)} if with_taps else None,
     )
 
@@ -84,8 +83,7 @@ def describe_tokenizer(source: CheckpointSource) -> TokenizerSummary | str | Non
 def tap_shape(name: str, config: ModelConfig) -> list[str]:
     """The shape of a tap in letters."""
     *_, owner, place = ["", *name.split(".")]
-    pair = config.target is not None
-    own = "S" if pair and name.startswith("encoder.") else "T"
+    own = "S" if config.target is not None and name.startswith("encoder.") else "T"
     keys = "S" if owner in ("attn", "cross") else own
     if place == "logits":
         score = "D" if config.head.size is None else "V"
@@ -94,6 +92,5 @@ def tap_shape(name: str, config: ModelConfig) -> list[str]:
         shapes = {"k": ["B", keys, "G", "K"], "scores": ["B", "H", own, keys]}
         shapes |= {"v": shapes["k"], "pattern": shapes["scores"]}
         return shapes.get(place, ["B", own, "H", "K"])
-    cells = isinstance(config, RecurrentConfig)
-    wide = (owner == "mlp" and place != "out") or cells
+    wide = (owner == "mlp" and place != "out") or isinstance(config, RecurrentConfig)
     return ["B", own, "M" if wide else "D"]

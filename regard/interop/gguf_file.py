@@ -150,8 +150,7 @@ class GGUFSource:
 
     def _rope_scaling(self, theta: float, head_dim: int) -> dict[str, Any] | None:
         """Say which rotary scaling the file asks for; refuse those that are not understood."""
-        kind = str(self.metadata.get(f"{self._arch}.rope.scaling.type", "none"))
-        if kind != "none":
+        if str(self.metadata.get(f"{self._arch}.rope.scaling.type", "none")) != "none":
             raise self._error(f"{self._arch}.rope.scaling.type", "none, or Llama 3's factors")
         if ROPE_FACTORS not in self._tensors:
             return None

@@ -65,8 +65,7 @@ class PropertyTester:
             stack = self.config.decoder if part.startswith("decoder.") else self.config.encoder
             if stack is not None and stack.block.causal and part.endswith(".attn"):
                 low, high = v.cummin(1).values, v.cummax(1).values  # keys so far
-            outside = torch.maximum(low - z, z - high).max().item() / v.abs().max().item()
-            worst = max(worst, outside)
+            worst = max(worst, torch.maximum(low - z, z - high).max().item() / v.abs().max().item())
         detail = f"outside by {worst:.1e} of the largest value"
         yield Property("outputs lie in the convex hull of the values", worst <= CLOSE, detail)
 

@@ -294,8 +294,7 @@ def expand(
 ) -> Iterator[Move]:
     """One row → a move per block and per parameter of the part it names."""
     stack = config.encoder if row.ours.startswith("encoder.") else config.decoder
-    depth = stack.depth if stack is not None and "{i}" in row.ours else 1
-    for i in range(depth):
+    for i in range(stack.depth if stack is not None and "{i}" in row.ours else 1):
         ours = braces(row.ours.replace("{i}", str(i)))
         theirs = braces(prefix + row.theirs.replace("{i}", str(i)))
         joined = 1 in (len(ours), len(theirs))  # one tensor on one side for all on the other
@@ -313,14 +312,13 @@ def fit(binding: Binding | None, model: Model, shapes: dict[str, tuple[int, ...]
     filling, copies = moves(binding, model)
     parameters = dict(model.named_parameters())
     wanted = {name for move in filling for name in move.theirs}
-    aliases = {name for move in copies for name in move.theirs}
     covered = {name for move in filling for name in move.ours}
     missing = sorted(wanted - set(shapes)) + sorted(set(parameters) - covered)
     ignored = binding.table.ignore if binding else ()
     ignore = [pattern for listed in ignored for pattern in braces(listed)]
     unexpected = sorted(
         name
-        for name in set(shapes) - wanted - aliases
+        for name in set(shapes) - wanted - {name for move in copies for name in move.theirs}
         if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
     )
     misshapen = []

@@ -55,8 +55,7 @@ class Encoder(nn.Module):
         dims = [config.front.dim, *[config.source_width] * (config.depth - 1)]
         self.ahead: Any = nn.ModuleList(make(wide, hidden) for wide in dims)
         self.back: Any = nn.ModuleList(make(wide, hidden) for wide in dims if self.both)
-        self.dropout = nn.Dropout(0.0)
-        self.at = Taps("embed")
+        self.dropout, self.at = nn.Dropout(0.0), Taps("embed")
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (B, S, D) → all states (B, S, 2 n), or the last one z* (B, 1, n)."""
@@ -90,8 +89,7 @@ class Decoder(nn.Module):
         self.cross = Additive(hidden, width, hidden) if config.attention == "additive" else None
         self.cells: Any = nn.ModuleList([CELL_TYPES[config.cell](dim + width, hidden)])
         self.mix = nn.Linear(hidden + width + dim, dim)
-        self.dropout = nn.Dropout(0.0)
-        self.at = Taps("embed")
+        self.dropout, self.at = nn.Dropout(0.0), Taps("embed")
 
     @property
     def cell(self) -> Cell:
@@ -102,8 +100,7 @@ class Decoder(nn.Module):
         """The state before the first word, of a source (A, S, m)."""
         seen = source[:, 0]
         if real is not None and self.cross is not None:  # padding may stand on the left
-            rows = torch.arange(len(source), device=source.device)
-            seen = source[rows, real.int().argmax(-1)]
+            seen = source[torch.arange(len(source), device=source.device), real.int().argmax(-1)]
         h = self.first(seen[:, -self.cell.hidden_size :]).tanh()
         return [(h, *self.cell.start(len(h))[1:])]
 

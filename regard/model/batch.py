@@ -79,8 +79,7 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int = 0) -> tuple[Tensor, Tenso
     """Lists of ids → ids (B, T) padded on the right and their mask, None when all are as long."""
     width = max(map(len, rows), default=0)
     ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows], dtype=torch.long)
-    lengths = torch.tensor([len(row) for row in rows])
-    mask = torch.arange(width) < lengths[:, None]
+    mask = torch.arange(width) < torch.tensor([len(row) for row in rows])[:, None]
     return ids.view(len(rows), width), None if mask.all() else mask
 
 

@@ -37,8 +37,7 @@ class Cell(nn.Module):
 
     def start(self, rows: int) -> State:
         """Zeros, for rows that have read nothing."""
-        zeros = self.weight_hh_l0.new_zeros(rows, self.hidden_size)
-        return (zeros,) * self.parts
+        return (self.weight_hh_l0.new_zeros(rows, self.hidden_size),) * self.parts
 
     @property
     def heard(self) -> bool:
@@ -50,8 +49,14 @@ class Cell(nn.Module):
 
         A row of length 0 keeps its state.
         """
-        if self.heard:
-            return self.read_written(x, state, lengths)
+        if self.heard:  # step by step, with taps
+            heard, written = StepTaps(x.shape[1]), []
+            for t in range(x.shape[1]):
+                new = self.step(x[:, t], state, heard)
+                state = new if lengths is None else chosen(lengths > t, new, state)
+                written.append(new[0])
+            none = x.new_zeros(len(x), 0, self.hidden_size)
+            return torch.stack(written, 1) if written else none, state
         packed: Any = x
         if lengths is not None:
             short = lengths.clamp(min=1).cpu()
@@ -63,15 +68,6 @@ class Cell(nn.Module):
             out, _ = pad_packed_sequence(out, batch_first=True, total_length=x.shape[1])
             new = chosen(lengths > 0, new, state)
         return out, new
-
-    def read_written(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
-        """What `read` computes, step by step, with taps."""
-        heard, out = StepTaps(x.shape[1]), []
-        for t in range(x.shape[1]):
-            new = self.step(x[:, t], state, heard)
-            state = new if lengths is None else chosen(lengths > t, new, state)
-            out.append(new[0])
-        return torch.stack(out, 1) if out else x.new_zeros(len(x), 0, self.hidden_size), state
 
     def one(self, x: Tensor, state: State, heard: StepTaps) -> State:
         """One step, in torch's kernel unless somebody listens."""
@@ -189,8 +185,7 @@ class WindowCell(Cell):
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
         self.dim, self.hidden_size = dim, hidden
-        self.hide = nn.Linear(WINDOW * dim, hidden)
-        self.at = Taps("state")
+        self.hide, self.at = nn.Linear(WINDOW * dim, hidden), Taps("state")
 
     def start(self, rows: int) -> State:
         """The words before the next one, each (D,), side by side."""

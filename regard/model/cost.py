@@ -111,10 +111,9 @@ def pass_flops(one: Pass, batch: int) -> Cost:
     wide, narrow = block.heads * block.width, block.groups * block.width
     seen = (one.tokens, one.seen) if block.cross else (one.tokens,)
     # q and o of each query, k and v of each key
-    maps = sum(rows * wide + batch * keys * narrow for keys in seen)
     return {
         EMBED: batch * front_flops(one.front, one.tokens),
-        PROJECT: depth * 4 * block.dim * maps,
+        PROJECT: depth * 4 * block.dim * sum(rows * wide + batch * keys * narrow for keys in seen),
         LOOK: depth * 4 * rows * wide * sum(seen),
         MLP: depth * (6 if block.gated else 4) * rows * block.dim * block.hidden,
         NORM: depth * (3 if block.cross else 2) * 6 * rows * block.dim,
@@ -168,8 +167,7 @@ def count_memory(config: ModelConfig, run: RunShape, train: bool = False) -> Mem
     # The widest moment is one of two: the backward pass begins, with all activations and no
     # gradients yet; or AdamW works on the largest tensor (its root and the quotient are new).
     begins = 3 * weights + sum(parts.values())
-    steps = 4 * weights + 2 * largest
-    return MemoryCost(weights, parts, weights, 2 * weights, max(begins, steps))
+    return MemoryCost(weights, parts, weights, 2 * weights, max(begins, 4 * weights + 2 * largest))
 
 
 def disk_of(weights: int, optimiser: int, keep: int) -> tuple[int, int]:

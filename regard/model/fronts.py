@@ -45,8 +45,7 @@ class TextFront(nn.Module):
 
     def __init__(self, config: TextConfig) -> None:
         super().__init__()
-        self.config = config
-        self.tokens = nn.Embedding(config.vocab, config.dim)
+        self.config, self.tokens = config, nn.Embedding(config.vocab, config.dim)
         self.positions: Learned | Sinusoidal | None = None
         if config.position == "learned":
             self.positions = Learned(config.length or 512, config.dim, config.offset)
@@ -69,8 +68,7 @@ class TextFront(nn.Module):
         """ids, real, document, segment (B, T) → vectors (B, T, D) with their positions."""
         positions = self.place(ids, real, document, cache)
         x = self.tokens(ids)
-        if self.config.scale:
-            x = x * self.config.dim**0.5
+        x = x * self.config.dim**0.5 if self.config.scale else x
         if self.segments is not None:
             x = x + self.segments(torch.zeros_like(ids) if segment is None else segment)
         if self.positions is not None:
@@ -111,8 +109,7 @@ class TextFront(nn.Module):
         if width > count:
             raise too_long(width, count)
         if not self.training:
-            size = positions.amax(1, keepdim=True) + 1
-            return positions * count // size
+            return positions * count // (positions.amax(1, keepdim=True) + 1)
         drawn = torch.rand(len(positions), count, device=positions.device)
         ordered = drawn.topk(width, dim=1).indices.sort(1).values  # (B, T)
         return ordered.gather(1, positions)
@@ -149,8 +146,7 @@ class ImageFront(nn.Module):
             fault = f"{config.height} × {config.width} pixels, patches of {config.patch}"
             expected = "height and width that are multiples of the patch"
             raise UsageError(doing, fault, expected, "resize the pictures or change the patch")
-        self.config = config
-        self.grid = config.grid
+        self.config, self.grid = config, config.grid
         self.patches: nn.Module
         if config.stem == "conv":
             self.patches = conv_stem(config)
@@ -275,8 +271,7 @@ class WaveFront(nn.Module):
             x = F.gelu(x)
         x = self.project(self.norm(x.mT))  # (B, T, D)
         x = x + F.gelu(self.positions(x.mT)[..., : x.shape[1]]).mT
-        positions = torch.arange(x.shape[1], device=x.device)[None]
-        return Sequence(self.dropout(self.last(x)), positions)
+        return Sequence(self.dropout(self.last(x)), torch.arange(x.shape[1], device=x.device)[None])
 
 
 class GraphFront(nn.Module):

@@ -77,8 +77,7 @@ class Head(nn.Module):
             kept = x.masked_fill(~real[..., None], 0.0)  # padding may hold anything, NaN too
             return kept.sum(1) / real.sum(1, keepdim=True).clamp(min=1)
         columns = torch.arange(x.shape[1], device=x.device)
-        first = real.int().argmax(-1)
-        at = first if take == "first" else torch.where(real, columns, 0).amax(-1)
+        at = real.int().argmax(-1) if take == "first" else torch.where(real, columns, 0).amax(-1)
         return x[torch.arange(len(x), device=x.device), at]
 
 
@@ -87,13 +86,11 @@ class Model(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config = config
-        self.front = build_front(config.front)
+        self.config, self.front = config, build_front(config.front)
         self.encoder = self.build_part("encoder")
         self.target = None if config.target is None else build_front(config.target)
         self.decoder = self.build_part("decoder")
-        self.head = Head(config.head, config.width)
-        self.at = Taps("logits")
+        self.head, self.at = Head(config.head, config.width), Taps("logits")
         self.tie()
 
     def build_part(self, name: str) -> Stack | None:

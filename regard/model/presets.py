@@ -93,8 +93,7 @@ def vit(
 ) -> ModelConfig:
     """Encoder over picture patches with a class token (Dosovitskiy 2021)."""
     block = BlockConfig(dim, heads, 4 * dim, eps=1e-12)
-    front = ImageConfig(dim, side, side, patch)
-    head = HeadConfig(classes, take="first", bias=True)
+    front, head = ImageConfig(dim, side, side, patch), HeadConfig(classes, take="first", bias=True)
     return ModelConfig(front, head, encoder=StackConfig(block, depth))
 
 

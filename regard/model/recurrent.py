@@ -29,11 +29,8 @@ class Past(Cache):
 
     def __init__(self, states: Sequence[State], batch: int) -> None:
         self.states = list(states)  # of each layer
-        self.source = None
-        self.memory = {}
-        self.move = None
-        self.batch, self.group, self.used = batch, 1, 0
-        self.packed = False
+        self.source, self.memory, self.move = None, {}, None
+        self.batch, self.group, self.used, self.packed = batch, 1, 0, False
         self.lengths = torch.zeros(batch, 1, dtype=torch.long)
 
     def place(self, real: Tensor | None, document: Tensor | None, count: int) -> Tensor:
@@ -70,8 +67,7 @@ class Layers(nn.Module):
         self.cells: Any = nn.ModuleList(
             make(config.front.dim if n == 0 else hidden, hidden) for n in range(config.depth)
         )
-        self.dropout = nn.Dropout(0.0)
-        self.at = Taps("embed")
+        self.dropout, self.at = nn.Dropout(0.0), Taps("embed")
 
     def start(self, rows: int) -> list[State]:
         """The state of each layer before anything is read."""

@@ -41,11 +41,6 @@ class NativeLibrary(NamedTuple):
     why: str = ""
 
 
-def switched_off() -> bool:
-    """Whether the user wants none."""
-    return os.environ.get("REGARD_NATIVE") == "0"
-
-
 def find_level() -> str:
     """The best kind that this CPU is, as far as the system says; empty: none of them."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
@@ -93,7 +88,7 @@ def compile_source(name: str, level: str, folder: Path) -> Path | None:
 
 def build_library(name: str) -> NativeLibrary:
     """The functions of a C file for this CPU, or why there are none."""
-    if switched_off():
+    if os.environ.get("REGARD_NATIVE") == "0":
         return NativeLibrary(None, "REGARD_NATIVE=0")
     level, levels = find_level(), SOURCES[name][1]
     if level not in levels:

@@ -185,12 +185,11 @@ def attend(
     stride = q.stride(0) if count == 1 else q.stride(2)
     out = torch.empty(rows, count, heads, width)
     source = TensorLayout.of(k), TensorLayout.of(v), MaskLayout.of(mask)
-    failed = kernels.attend(
+    if kernels.attend(
         *(q.data_ptr(), stride, *source, out.data_ptr()),
         *(sources, beams * count, heads, groups, width, span),
         *(causal, count > 1, scale),
-    )
-    if failed:
+    ):
         raise MemoryError("no memory for attention")
     return out.transpose(1, 2)
 
@@ -227,12 +226,11 @@ def continuations(
     logprob = logprob.contiguous()
     value = torch.empty(sources, count)
     parent, token = torch.empty(2, sources, count, dtype=torch.long)
-    failed = kernels.continuations(
+    if kernels.continuations(
         *(logits.data_ptr(), logits.stride(0), sources, prefixes, logits.shape[1], chunk),
         *(norm.data_ptr(), maxima.data_ptr(), logprob.data_ptr(), count),
         *(value.data_ptr(), parent.data_ptr(), token.data_ptr()),
-    )
-    if failed:
+    ):
         raise MemoryError("no memory for the best continuations")
     return value, parent, token
 
@@ -250,8 +248,7 @@ def reorder(tensors: Sequence[Tensor], rows: Tensor, group: int, used: int) -> b
         return False
     places = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
     stride, size = held.stride(0), used * held.stride(1)
-    rows = rows.contiguous()
-    failed: int = kernels.reorder(
+    rows = rows.contiguous()  # held until the kernel has read it
+    return not kernels.reorder(
         places, len(tensors), rows.data_ptr(), len(rows), group, stride, size
     )
-    return not failed

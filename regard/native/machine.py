@@ -50,9 +50,8 @@ def examine_torch() -> dict[str, Any]:
 
     from regard.native.inference import find_native
 
-    devices = ["cpu"]
-    for n in range(torch.cuda.device_count()):
-        devices.append(f"cuda:{n} {torch.cuda.get_device_name(n)}")
+    names = map(torch.cuda.get_device_name, range(torch.cuda.device_count()))
+    devices = ["cpu", *(f"cuda:{n} {name}" for n, name in enumerate(names))]
     if torch.backends.mps.is_available():
         devices.append("mps")
     device, native = choose_device(), find_native()

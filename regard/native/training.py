@@ -103,9 +103,8 @@ class Attend(torch.autograd.Function):
 
 def simple(*tensors: Tensor) -> bool:
     """Whether kernels of float32 on this CPU will do: no compiler or autocast has its own."""
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
-        return False
-    return all(x.dtype == torch.float32 and x.is_cpu for x in tensors)
+    busy = torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu")
+    return not busy and all(x.dtype == torch.float32 and x.is_cpu for x in tensors)
 
 
 def fits(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool) -> bool:

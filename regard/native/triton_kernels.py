@@ -122,8 +122,7 @@ def _transpose_bytes(source, target, rows, columns, tile: tl.constexpr):  # type
     column = tl.program_id(1).to(tl.int64) * tile + tl.arange(0, tile)
     inside = (row[:, None] < rows) & (column[None, :] < columns)
     held = tl.load(source + row[:, None] * columns + column[None, :], mask=inside)
-    where = target + column[:, None] * rows + row[None, :]
-    tl.store(where, tl.trans(held), mask=tl.trans(inside))
+    tl.store(target + column[:, None] * rows + row[None, :], tl.trans(held), mask=tl.trans(inside))
 
 
 @triton_op("regard::transpose_bytes", mutates_args={})

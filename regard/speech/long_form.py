@@ -150,8 +150,7 @@ class Transcriber:
         prompts, spans = [], {}
         for row, scores in zip(rows, first, strict=True):
             if row.language is None:
-                best = int(scores[[*self.languages.values()]].argmax())
-                row.language = [*self.languages][best]
+                row.language = [*self.languages][int(scores[[*self.languages.values()]].argmax())]
             spoken = self.languages.get(row.language), self.task if self.languages else None
             wanted = [id for id in spoken if id is not None]
             prompts.append([self.start, *wanted, *([] if times else [self.no_times])])

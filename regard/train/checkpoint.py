@@ -134,8 +134,7 @@ def step_of(path: Path) -> int:
 def fault_of(path: Path) -> str | None:
     """What is wrong with a checkpoint, None when every file has its hash."""
     try:
-        hashes = json.loads((path / WHOLE).read_text())
-        for name, wanted in hashes.items():
+        for name, wanted in json.loads((path / WHOLE).read_text()).items():
             if file_hash(path / name) != wanted:
                 return f"{name} is damaged"
     except (OSError, ValueError) as error:

@@ -205,8 +205,7 @@ def linear_cross_entropy(
 
 def check_labels(labels: Tensor, vocab: int) -> None:
     """Stop at a label outside the vocabulary, before a kernel meets it."""
-    rows = labels if labels.dim() > 1 else labels[:, None]
-    if wrong := find_outside(rows, vocab, IGNORE):
+    if wrong := find_outside(labels if labels.dim() > 1 else labels[:, None], vocab, IGNORE):
         expected = f"0 to {vocab - 1}, or {IGNORE} for no loss"
         raise DataError("reading labels", f"label {wrong}", expected)
 

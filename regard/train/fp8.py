@@ -22,8 +22,7 @@ FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 
 def scale_of(sample: Tensor, dtype: torch.dtype, room: float) -> Tensor:
     """What to divide by, so that `room` times the largest sampled number still fits; 0-d."""
-    most = sample.abs().amax().float()
-    return (most * (room / torch.finfo(dtype).max)).clamp(min=1e-30)
+    return (sample.abs().amax().float() * (room / torch.finfo(dtype).max)).clamp(min=1e-30)
 
 
 def some_rows(x: Tensor) -> Tensor:

@@ -363,8 +363,7 @@ def make_bleu(kit: Kit, data: RunData) -> Callable[[Model], dict[str, float]]:
         now, translations = replace(kit, model=model), list[str]()
         for at in range(0, len(sources), JUDGED_ROWS):
             batch = now.batch(sources[at : at + JUDGED_ROWS])
-            answers = search_kit(now, batch, 2 * batch.inputs.shape[1] + 10)
-            for number, found in enumerate(answers):
+            for number, found in enumerate(search_kit(now, batch, 2 * batch.inputs.shape[1] + 10)):
                 translations.append(continue_text(now, batch, number, found[0].tokens))
         return {"bleu": bleu_chrf(translations, references).bleu}
 

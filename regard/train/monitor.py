@@ -24,8 +24,7 @@ class Monitor:
         self.folder, self.config, self.leads, self.unit = folder, config, leads, unit
         self.progress = Progress("training")
         self.smooth: float | None = None
-        self.clock = time.monotonic()
-        self.step = 0
+        self.clock, self.step = time.monotonic(), 0
         self.pace: float | None = None
         self.reports = 0
 
@@ -76,12 +75,14 @@ class Monitor:
         """Step, losses, speed, memory and times to come."""
         step, steps, every = line["step"], self.config.steps, self.config.save_every
         budget = self.config.minutes
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # the most so far
+        held = held if sys.platform == "darwin" else 1024 * held  # in bytes
         parts = [
             f"step {step}" if budget else f"step {step}/{steps}",
             f"loss {line['loss']:.4f} ({self.smooth:.4f})",
+            f"{line['tokens_per_s']:,.0f} {self.unit}/s",
+            human_bytes(line.get("memory") or held),
         ]
-        parts.append(f"{line['tokens_per_s']:,.0f} {self.unit}/s")
-        parts.append(human_bytes(line.get("memory") or resident()))
         if kept := [line[name] for name in line if name.startswith("kept_share.")]:
             parts.append(f"{sum(kept) / len(kept):.0%} of vectors kept")
         if self.pace is not None and self.reports > 1 and step < steps:
@@ -94,9 +95,3 @@ class Monitor:
     def stop(self) -> None:
         """Take the live line away."""
         self.progress.stop()
-
-
-def resident() -> int:
-    """Most memory this process has held, in bytes."""
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return held if sys.platform == "darwin" else held * 1024

@@ -90,12 +90,11 @@ def token_loss(
     times = 2 if r_drop else 1
     x = head.prepare(hidden(model, batch.tile(times) if r_drop else batch, past))
     x = x.unflatten(0, (times, -1)).movedim(0, 2).flatten(0, 2)  # (B · T · times, D)
-    flat = labels.flatten().repeat_interleave(times) if r_drop else labels.flatten()
     total, plain = linear_cross_entropy(
         x,
         head.out.weight,
         head.out.bias,
-        flat,
+        labels.flatten().repeat_interleave(times) if r_drop else labels.flatten(),
         smoothing,
         compiled=compiled != "no",
         fp8=fp8,

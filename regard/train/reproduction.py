@@ -69,8 +69,7 @@ def verify_resume(kind: str, kills: int) -> ResumeCheck:
             [(line["step"], line.get("loss", line.get("valid_nll"))) for line in lines]
             for lines in (read_metrics(whole.folder), read_metrics(killed.folder))
         ]
-    same = results[0] == results[1] and curves[0] == curves[1]
-    return ResumeCheck(kind, same, met, *results)
+    return ResumeCheck(kind, results[0] == results[1] and curves[0] == curves[1], met, *results)
 
 
 class Victim:

@@ -159,9 +159,15 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         kit = make_kit(plan, data)
         trainer = Trainer(make_job(plan, data, kit, monitor))
     except Exception:
-        # So that the command can be given again, put right.
+        # What a run wrote that could not begin is taken back: its settings, messages and stores,
+        # so that the command can be given again, put right.
         if world.leads and fresh and plan.folder.is_dir():
-            clear_folder(plan.folder)
+            for name in (CONFIG, "log.txt", LOCK):
+                (plan.folder / name).unlink(missing_ok=True)
+            for name in ("data", "tokenizer"):
+                shutil.rmtree(plan.folder / name, ignore_errors=True)
+            if not any(plan.folder.iterdir()):
+                plan.folder.rmdir()
         raise
     if resume:
         path = trainer.restore(
@@ -199,8 +205,7 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     folder = plan.folder
     if folder.exists() and not folder.is_dir():
         raise UsageError(OPENING, f"{folder} is a file", "a folder")
-    there = folder.is_dir() and any(folder.iterdir())
-    if there and not resume:
+    if folder.is_dir() and any(folder.iterdir()) and not resume:
         problem, fix = "is not empty", f"--resume {folder} goes on with it; or give another --out"
         raise UsageError(OPENING, f"{folder} {problem}", "a new or empty folder", fix)
     if before := read_before(folder / CONFIG, plan.kind.config):
@@ -223,16 +228,6 @@ def open_folder(plan: RunPlan, resume: bool, held: ExitStack) -> None:
         plan.say(f"{plan.world.size} processes, {how}")
     elif plan.train.shard:
         plan.say("one process: --shard has nothing to share; start several with torchrun")
-
-
-def clear_folder(folder: Path) -> None:
-    """Take back what a run wrote that could not begin: its settings, messages and stores."""
-    for path in (folder / CONFIG, folder / "log.txt", folder / LOCK):
-        path.unlink(missing_ok=True)
-    for path in (folder / "data", folder / "tokenizer"):
-        shutil.rmtree(path, ignore_errors=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
 
 
 # The model ----------------------------------------------------------------------------------------
@@ -316,8 +311,7 @@ def finish(plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer) -> Run:
         inputs |= {str(file): file_hash(file) for file in files if file.name != SHORTLIST_FILE}
     command = ["regard", plan.kind.room, plan.kind.name, "--config", str(plan.folder / CONFIG)]
     origin = {"command": command, "seed": config.get("seed"), "torch": torch.__version__, **place}
-    receipt = make_receipt(config, inputs, results, **origin)
-    write_receipt(plan.folder / NAME, receipt)
+    write_receipt(plan.folder / NAME, make_receipt(config, inputs, results, **origin))
     plan.say(f"final: {taken}")
     if result.exit_code:
         plan.say("warning: the loss is higher than at the start: lower --lr or raise --warm-up")

@@ -273,8 +273,7 @@ def decide_text(settings: RunSettings, kind: str) -> None:
     """Decide what was left open of lm, mlm or seq2seq, and check all of it together."""
     values, origins = settings.values, settings.origins
     for name, depends in (("hidden", "dim"), ("kv_heads", "heads")):
-        of_preset = origins[name].startswith("preset")
-        if of_preset and not origins[depends].startswith("preset"):
+        if origins[name].startswith("preset") and not origins[depends].startswith("preset"):
             put(settings, name, None, "default")  # the preset's would not fit
     shape = make_config(settings, ShapeConfig)
     if values["init"] is not None:

@@ -483,7 +483,10 @@ class Trainer:
         path = None
         if self.world.leads:
             path = checkpoint.find_checkpoint(self.checkpoints, self.job.say)
-            cut_metrics(self.job.folder, 0 if path is None else checkpoint.step_of(path))
+            step, metrics = checkpoint.step_of(path) if path else 0, self.job.folder / METRICS
+            if metrics.exists():  # lines past the step will be written again
+                kept = [line for line in read_metrics(self.job.folder) if line["step"] <= step]
+                write_whole(metrics, "".join(json.dumps(line) + "\n" for line in kept).encode())
         path = self.world.same(path)
         if path is None:
             return None
@@ -541,11 +544,3 @@ def begin_training(model: Model) -> None:
         drops = any(isinstance(child, nn.Dropout) for child in module.children())
         if drops and not any(p.requires_grad for p in module.parameters()):
             module.eval()
-
-
-def cut_metrics(folder: Path, step: int) -> None:
-    """Forget lines past a step: they will be written again."""
-    path = folder / METRICS
-    if path.exists():
-        kept = [line for line in read_metrics(folder) if line["step"] <= step]
-        write_whole(path, "".join(json.dumps(line) + "\n" for line in kept).encode())

@@ -106,8 +106,7 @@ def places_of(model: Model, binding: Binding | None) -> list[Place]:
 
 def all_moves(model: Model, binding: Binding | None) -> list[Move]:
     """Those of the table, with the prefix that transformers' modules have, whatever the file's."""
-    full = binding and replace(binding, prefix=binding.variant.prefix)
-    filling, copies = moves(full, model)
+    filling, copies = moves(binding and replace(binding, prefix=binding.variant.prefix), model)
     return filling + copies
 
 

@@ -116,15 +116,13 @@ def instruction_store(
     of the answer. Empty answers, and pairs of one and the same, teach nothing and are left out.
     """
     chat = find_template(tokenizer) is not None
-    sources = find_files(files)
     sides = 1 + max((len(row.answers) for row in read_instructions(files, kind, chat)), default=1)
     left: dict[str, list[str]] = {}
 
     def read() -> Iterator[Documents]:
         for row in read_instructions(files, kind, chat):
             blank = not all(answer.strip() for answer in row.answers)
-            same = len(row.answers) > 1 and len(set(row.answers)) == 1
-            if blank or same:
+            if blank or (len(row.answers) > 1 and len(set(row.answers)) == 1):
                 why = "left out, an empty answer" if blank else "left out, answers that are alike"
                 left.setdefault(why, []).append(row.place)
                 continue
@@ -137,7 +135,7 @@ def instruction_store(
             yield [prompt, *answers, *[[]] * (sides - 1 - len(answers))], False
 
     settings = {"sides": sides, "kind": kind, "length": length}
-    store = prepare(path, sources, tokenizer, settings, read(), tell)
+    store = prepare(path, find_files(files), tokenizer, settings, read(), tell)
     for why, places in left.items():
         more = f" and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
         tell[0](f"warning: {why}: {', '.join(places[:NAMED])}{more}")

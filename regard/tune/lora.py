@@ -54,8 +54,7 @@ class LowRank(nn.Module):
         low = F.linear(F.dropout(x, self.dropout, self.training), self.a)  # (…, r)
         if self.magnitude is None:
             rows = out.flatten(0, -2), low.flatten(0, -2), self.b.t()
-            added: Tensor = torch.addmm(*rows, alpha=self.share * self.scale)
-            return added.view(out.shape)
+            return torch.addmm(*rows, alpha=self.share * self.scale).view(out.shape)
         ratio = self.ratio(linear.weight)
         plain = base if linear.bias is None else base - linear.bias
         change = (ratio - 1) * plain + ratio * self.scale * F.linear(low, self.b)

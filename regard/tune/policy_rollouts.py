@@ -205,9 +205,8 @@ class Rollouts:
             before, now = float(self.drawn["kl"].mean()), float(apart.sum(1).mean())
             beta = losses.adapt_beta(beta, before, now, config.target_kl)
         if self.value:
-            last = real.int().cumsum(1).argmax(1)
             paid = -beta * apart
-            paid[torch.arange(len(paid)), last] += rewards
+            paid[torch.arange(len(paid)), real.int().cumsum(1).argmax(1)] += rewards  # at the last
             gains = losses.generalized_advantages(paid, values, real, config.gamma, config.decay)
             advantages, targets = losses.whiten(gains, real), gains + values
         else:
@@ -259,8 +258,7 @@ def policy_loss(config: PolicyConfig) -> Callable[..., Loss]:
     def loss(model: Model, batch: Batch, labels: Tensor, *how: Any, extra: Any) -> Loss:
         kept = labels != IGNORED
         hidden = model.hidden(batch)
-        policy = token_logprobs(model, hidden, labels)
-        ratio = (policy - extra["before"]).exp()
+        ratio = (token_logprobs(model, hidden, labels) - extra["before"]).exp()
         each = losses.clipped_policy_loss(ratio, extra["advantages"], config.clip_range)
         if "value" in model._modules:
             values = model.value(hidden).float()[..., 0]  # type: ignore[operator]

@@ -160,8 +160,7 @@ def predict_texts(
     collate = partial(id_batch, pad=tokenizer.specials.get("pad", 0))
     for group in group_texts(read_labelled(path, task.kind, text, label, labelled), GROUP):
         rows = encode_texts(tokenizer, group, limit, note)
-        scored = zip(group, rows, run_rows(kit.model, rows, collate), strict=True)
-        for each, row, scores in scored:
+        for each, row, scores in zip(group, rows, run_rows(kit.model, rows, collate), strict=True):
             chances, words = task.chances(scores), None
             if task.kind == "tag":
                 places = torch.tensor(word_columns(tokenizer, each, row))

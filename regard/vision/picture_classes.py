@@ -185,8 +185,7 @@ class PictureKind(RunKind):
         store, kept, held = self.store(plan, sizes)
         planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
         names, labels = self.number(plan, store, np.unique(label[part == 0]))
-        draw = self.augmentation(own).draw
-        train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
+        train = ExampleRows(planes, labels, kept, own.rows, plan.seed, self.augmentation(own).draw)
         valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
         many: Any = {"train": f"{len(kept):,} {self.unit}", "valid": f"{len(held):,} {self.unit}"}
         identity = {"data": store.header["digest"][:12], "labels": names}
@@ -258,8 +257,7 @@ class PictureKind(RunKind):
 
     def score(self, kit: Kit, files: Sequence[str]) -> Any:
         """How right a model is on files."""
-        doing = f"evaluating on {', '.join(files)}"
-        return score_answers(kit, doing, self.predict(kit, files))
+        return score_answers(kit, f"evaluating on {', '.join(files)}", self.predict(kit, files))
 
 
 def head_of_pictures(model: str, head: HeadTuning, lora: Any = None) -> PictureConfig | None:
