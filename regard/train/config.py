@@ -17,6 +17,7 @@ from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
 from regard.model import presets
 from regard.model.config import CELLS, ModelConfig, TextConfig
+from regard.nvib.config import Latent, NVIBConfig
 from regard.verbs import Amount, Bound, Count, FromZero, Natural, Share, check_fields
 
 FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
@@ -347,6 +348,18 @@ class SoundConfig(SizeConfig):
     rows: Count = 64
     """Clips of a batch."""
     cutmix, randaugment, body = 0.0, 0, "all"  # settings of others that sound does not have
+
+
+@dataclass(frozen=True)
+class NVAEConfig(ShapeConfig, NVIBConfig):
+    """The size of an autoencoder of texts, and the bottleneck that they pass."""
+
+    latent: Latent = "nvib"
+    """What texts pass: a mixture, a Gaussian for each vector, one for their mean, or nothing."""
+    nvib_layers: Natural = 0
+    """Upper encoder blocks whose self-attention has a bottleneck too."""
+    noise: BelowOne = 0.0
+    """Share of the tokens that training hides from the encoder."""
 
 
 @dataclass(frozen=True)
