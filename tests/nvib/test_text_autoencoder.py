@@ -190,7 +190,7 @@ def test_collapse_is_found_and_told(tmp_path, capsys):
 
 @pytest.mark.parametrize("latent", ["nvib", "gaussian"])
 def test_texts_are_said_again_alone_and_together(tmp_path, latent):
-    done = run(tmp_path, steps=120, latent=latent, kl_gaussian=0.0, kl_dirichlet=0.0)
+    done = run(tmp_path, steps=60, latent=latent, kl_gaussian=0.0, kl_dirichlet=0.0)
     kit = regard.load(done.path)
     alone = [regard.nvib.reconstruct(kit, text).said for text in TEXTS[:4]]
     assert [row.said for row in regard.nvib.reconstruct(kit, TEXTS[:4])] == alone
