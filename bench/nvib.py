@@ -191,7 +191,7 @@ def probe_latents(args: argparse.Namespace) -> None:
     texts = texts[: args.count]
     latents, plain, kept = latent_vectors(kit, texts)
     told = measure_latents(kit, texts)
-    print(f"kept: {sorted(Counter(kept).items())}; told {told.other - told.nats:.3f} nats a token")
+    print(f"kept: {sorted(Counter(kept).items())}; told {told['told']:.3f} nats a token")
     print(f"bottlenecks: {', '.join(bottlenecks(kit.model))}")
     lengths = [str(min(len(text.split()) // 3, 4)) for text in texts]
     firsts = [text.split()[0] for text in texts]

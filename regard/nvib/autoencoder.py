@@ -91,7 +91,7 @@ class Autoencoder(Model):
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
         if held is None:  # the bottleneck of the last layer, if any, says what is left
             parts = list(bottlenecks(self).values())
-            if parts and not self.training and parts[-1].last is not None:
+            if parts and parts[-1].last is not None:
                 real = parts[-1].last.kept(parts[-1].config.threshold)[:, 1:]
             return Memory(x, real)
         if self.latent.latent == "pooled":

@@ -71,13 +71,20 @@ class Bottleneck(nn.Module):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Means that are the vectors, small variances, pseudo-counts that hardly vary in draws."""
+        """Means that are the vectors, small variances, pseudo-counts around 5.
+
+        Pseudo-counts differ from vector to vector at once (`spread`): what all have in common is
+        paid for alike, so that training would lower all of them together, and keep all or none.
+        """
         for linear in (self.mean, self.log_variance, self.log_alpha):
             linear.weight.zero_()
             linear.bias.zero_()
         self.mean.weight.fill_diagonal_(1.0)
         self.log_variance.bias.fill_(-4.0)
-        self.log_alpha.bias.fill_(20.0 if self.config.alpha_map == "relu" else math.log(20.0))
+        self.log_alpha.bias.fill_(5.0 if self.config.alpha_map == "relu" else math.log(5.0))
+        dim, same = self.mean.in_features, torch.Generator().manual_seed(0)
+        drawn = torch.randn(dim, generator=same) * self.config.spread / math.sqrt(dim)
+        self.log_alpha.weight[0, dim:] = drawn.to(self.log_alpha.weight)
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Mixture:
         """x (B, S, D), real (B, S): False at padding, which may hold anything."""
@@ -112,11 +119,15 @@ class Bottleneck(nn.Module):
         return alpha
 
     def read(self, mixture: Mixture, noise: float) -> Reading:
-        """The mixture as seen through queries with noise of this variance: a draw of it in
-        training, else its mean without the vectors that are dropped."""
+        """The mixture without the vectors that are dropped, as seen through queries with noise of
+        this variance: a draw of it in training, else its mean.
+
+        What is dropped later is dropped in training too: else the decoder learns to read it.
+        """
+        mixture = mixture._replace(real=mixture.kept(self.config.threshold))
         if self.training:
             return read_draw(*draw(mixture, self.config.kappa), noise)
-        return read_mean(mixture._replace(real=mixture.kept(self.config.threshold)), noise)
+        return read_mean(mixture, noise)
 
     def divergence(self, mixture: Mixture) -> Tensor:
         """(B, 2): of the vectors and of their number from the prior, in nats, float64."""

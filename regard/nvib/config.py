@@ -28,7 +28,9 @@ class NVIBConfig:
     anneal: Natural = 0
     """Batches until both weights are whole, from 0 in a line."""
     threshold: FromZero = 0.1
-    """A vector whose pseudo-count is not larger is dropped outside training."""
+    """A vector whose pseudo-count is not larger is dropped."""
+    spread: FromZero = 2.0
+    """Standard deviation of the pseudo-counts' logarithms over vectors, before training."""
     alpha_map: Literal["exp_quadratic", "exp", "relu", "one"] = "exp_quadratic"
     """Pseudo-count of a vector x: exp(w₂ x² + w₁ x + b), exp(w₁ x + b), max(0, w₁ x + b) or 1."""
 

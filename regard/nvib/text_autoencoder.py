@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -106,7 +106,7 @@ class NVAEKind(Seq2Seq):
         """Say so where the decoder does not listen to the latents."""
         numbers = range(0, 2 * min(len(data.held), JUDGED), 2)
         texts = [data.tokenizer.decode(data.held[number].tolist()) for number in numbers]
-        if plan.own.latent != "none" and measure_latents(load_kit(run.path), texts).collapsed:
+        if plan.own.latent != "none" and measure_latents(load_kit(run.path), texts)["collapsed"]:
             note("warning: posterior collapse: texts are said without their latents; lower --kl-…")
         return run
 
@@ -177,25 +177,12 @@ def interpolate(kit: Kit, model: Autoencoder, first: str, second: str, steps: in
 # How good they are --------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
-    """What the latents of texts are worth."""
-
-    nats: float
-    """Of a token, given the latents of its text."""
-    other: float
-    """Of a token, given those of another text."""
-    kl: list[float]
-    """Of the vectors, of their weights."""
-
-    @property
-    def collapsed(self) -> bool:
-        """Whether the decoder says as much without them."""
-        return self.other - self.nats < LEAST * self.other
-
-
 @torch.inference_mode()
-def measure_latents(kit: Kit, texts: Sequence[str]) -> Told:
-    """Nats of a token given the latents of its text and of another one, and divergences."""
+def measure_latents(kit: Kit, texts: Sequence[str]) -> dict[str, Any]:
+    """What the latents of texts are worth, by the names of `AutoencoderScores`.
+
+    That is, nats of a token given the latents of its text and of another one, and divergences.
+    """
     model: Any = kit.model
     nats, tokens = [0.0, 0.0], 0
     kl, rows = torch.zeros(2, dtype=torch.float64), 0
@@ -211,16 +198,19 @@ def measure_latents(kit: Kit, texts: Sequence[str]) -> Told:
             given = Memory(*(part if part is None else part.roll(n, 0) for part in memory))  # type: ignore[arg-type]
             nats[n] -= token_logprobs(model, model.decode(shown, given), labels).sum().item()
         tokens += int((labels != IGNORED).sum())
-        if (held := model.bottleneck) is not None and held.last is not None:
-            kl, rows = kl + held.divergence(held.last).sum(0).cpu(), rows + len(labels)
-    return Told(nats[0] / tokens, nats[1] / tokens, (kl / max(rows, 1)).tolist())
+        rows += len(labels)
+        if (held := model.bottleneck) is not None:
+            kl += held.divergence(held.last).sum(0).cpu()
+    own, other = (each / tokens for each in nats)
+    worth = {"nats_per_token": own, "told": other - own, "collapsed": other - own < LEAST * other}
+    return worth | dict(zip(("kl_vectors", "kl_weights"), (kl / rows).tolist(), strict=True))
 
 
 def score_autoencoder(
     kit: Kit, model: Autoencoder, texts: Sequence[str], train: Paths | None, samples: int
 ) -> AutoencoderScores:
     """Texts said again, vectors kept, and with training texts, samples against texts."""
-    told, said = measure_latents(kit, texts), list[Reconstruction]()
+    worth, said = measure_latents(kit, texts), list[Reconstruction]()
     for start in track(range(0, len(texts), ROWS), "saying texts again"):
         said += reconstruct(kit, model, texts[start : start + ROWS])
     scores = AutoencoderScores(
@@ -229,11 +219,7 @@ def score_autoencoder(
         exact=sum(row.said == row.text for row in said) / len(said),
         kept=sum(row.kept for row in said) / len(said),
         kept_share=sum(row.kept for row in said) / sum(row.of for row in said),
-        nats_per_token=told.nats,
-        told=told.other - told.nats,
-        collapsed=told.collapsed,
-        kl_vectors=told.kl[0],
-        kl_weights=told.kl[1],
+        **worth,
         histogram=dict(sorted(Counter(row.kept for row in said).items())),
     )
     if train is None:
