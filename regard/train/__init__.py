@@ -408,7 +408,7 @@ def nvae(*args: Any, shape: Annotated[NVAEConfig, FLAT] = NVAE, **named: Any) ->
 
     Example:
         >>> regard.train.nvae("tale.txt", out="run").best_valid
-        $ regard train nvae tale.txt --out run --delta 0.25
+        $ regard train nvae tale.txt --out run --anneal 200
         $ regard train nvae texts.txt --valid dev.txt --out run --latent pooled
         $ regard train nvae tale.txt --out run --tokens chars --latent none --nvib-layers 3
     """

@@ -354,6 +354,8 @@ class SoundConfig(SizeConfig):
 class NVAEConfig(ShapeConfig, NVIBConfig):
     """The size of an autoencoder of texts, and the bottleneck that they pass."""
 
+    delta: Share = 0.25
+    """Pseudo-counts of the prior for each vector (Δ): 1 keeps about all, 0 as few as it can."""
     latent: Latent = "nvib"
     """What texts pass: a mixture, a Gaussian for each vector, one for their mean, or nothing."""
     nvib_layers: Natural = 0
