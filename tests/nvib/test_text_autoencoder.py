@@ -190,7 +190,7 @@ def test_collapse_is_found_and_told(tmp_path, capsys):
 
 @pytest.mark.parametrize("latent", ["nvib", "gaussian"])
 def test_texts_are_said_again_alone_and_together(tmp_path, latent):
-    done = run(tmp_path, steps=60, latent=latent, kl_gaussian=0.0, kl_dirichlet=0.0)
+    done = run(tmp_path, steps=120, latent=latent, kl_gaussian=0.0, kl_dirichlet=0.0)
     kit = regard.load(done.path)
     alone = [regard.nvib.reconstruct(kit, text).said for text in TEXTS[:4]]
     assert [row.said for row in regard.nvib.reconstruct(kit, TEXTS[:4])] == alone
@@ -199,6 +199,13 @@ def test_texts_are_said_again_alone_and_together(tmp_path, latent):
     assert len({*alone}) > 2 and len({len(text) for text in alone}) > 2
     told = measure_latents(kit, TEXTS[:8])
     assert not told["collapsed"] and told["told"] > 0.1
+
+
+def test_training_keeps_some_vectors(tmp_path):
+    """Neither all of them nor none, and the decoder listens to what is left."""
+    done = run(tmp_path, steps=160, delta=0.2, anneal=80)
+    scores = regard.evaluate.nvae(done.path, tmp_path / "texts.txt", count=8)
+    assert 0.2 < scores.kept_share < 0.9 and not scores.collapsed and scores.told > 0.1
 
 
 def test_scores(tmp_path):
