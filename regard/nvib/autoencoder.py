@@ -106,8 +106,7 @@ class Autoencoder(Model):
     def counts(self, memory: Memory) -> list[int]:
         """How many vectors each text keeps, without that of the prior."""
         kept = memory.x[:, 1:, -1].isfinite() if memory.real is None else memory.real
-        counts: list[int] = kept.sum(-1).tolist()
-        return counts
+        return [int(count) for count in kept.sum(-1)]
 
     def draw_memory(self, count: int) -> Memory:
         """Latents from the prior, for texts of usual lengths."""
