@@ -7,7 +7,8 @@
 * fsdd: spoken digits, the official 2,700 clips to train on and 300 to test;
 * speakers: all 3,000, each of the six speakers left out in turn;
 * esc: ESC-10, each of the five folds left out in turn;
-* ctc: strings of one to five digits (`tools/join_digits.py`) by CTC: letters that are wrong.
+* ctc: strings of one to five digits (`tools/join_digits.py`) by CTC: letters that are wrong. The
+  model is small and learns strings of 2 s at most, on one core; longer ones it reads in windows.
 
 `frames` (Whisper's form) and `patches` (AST's) learn from nothing by `regard.train.sound`; `ast` is
 transformers' ASTForAudioClassification of the shape of `patches`, from nothing too, on the same
@@ -65,12 +66,14 @@ class Part:
 
 DIGITS = dict(seconds=1.0, shift=0.2, stretch=0.15, pitch=4, mask_mels=24, mask_seconds=0.15)
 NOISES = dict(seconds=5.0, shift=2.0, stretch=0.1, pitch=4, mask_mels=32, mask_seconds=1.0)
+STRINGS = dict(transcripts=True, dim=96, depth=3, heads=4, mels=40, rows=32, drop_path=0.0)
+STRINGS |= dict(seconds=2.4, shift=0.1, stretch=0.15, pitch=2, mask_mels=8, mask_seconds=0.1)
 CLASSIFIERS = ["frames", "patches", "ast"]
 PARTS = {
     "fsdd": Part(["official"], CLASSIFIERS, 60, DIGITS | dict(mixup=0.5)),
     "speakers": Part(SPEAKERS, CLASSIFIERS, 60, DIGITS | dict(mixup=0.5)),
     "esc": Part(FOLDS, [*CLASSIFIERS, "whisper"], 200, NOISES | dict(mixup=0.5, rows=16)),
-    "ctc": Part(["joined"], ["frames"], 40, DIGITS | dict(seconds=None, transcripts=True)),
+    "ctc": Part(["joined"], ["frames"], 6, STRINGS),
 }
 
 
@@ -137,8 +140,9 @@ def join_digits(data: Path, place: Path, dev: bool, counts: list[int]) -> list[l
     made = []
     for seed, (source, count) in enumerate(zip(sources, counts, strict=True)):
         out = place / f"joined-{seed}.tar"
-        tool = [sys.executable, str(ROOT / "tools/join_digits.py")]
-        subprocess.run([*tool, source, out, str(count), "--seed", str(seed)], check=True)
+        tool = [sys.executable, str(ROOT / "tools/join_digits.py"), source, out, str(count)]
+        most = [] if seed else ["--seconds", "2"]
+        subprocess.run([*tool, "--seed", str(seed), *most], check=True)
         made.append([str(out.with_suffix(".tsv")), str(out)])
     return made
 
@@ -299,7 +303,7 @@ def main() -> int:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--minutes", type=float, help="of each run, instead of epochs")
     parser.add_argument("--epochs", type=int, help="instead of those of each part")
-    parser.add_argument("--strings", nargs=2, type=int, default=[6000, 1000], help="ctc's clips")
+    parser.add_argument("--strings", nargs=2, type=int, default=[12000, 1000], help="ctc's clips")
     parser.add_argument("--together", type=int, default=1, help="runs at the same time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dev", action="store_true")

@@ -27,10 +27,10 @@ from regard.look.circuit_search import CircuitConfig, find_circuit
 from regard.look.head_scores import best_heads, random_repeats, score_heads
 from regard.look.hooks import HookedModel
 from regard.look.patching import Goal, Pairs
-from regard.look.picture import new_figure
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.result import new_figure
 from regard.tokens.trainers import train_tokenizer
 from regard.train.objectives import token_loss
 

@@ -24,6 +24,7 @@ from regard.decode.sampling import sample_config
 from regard.decode.shortlist import SHORTLIST_FILE, Shortlist
 from regard.decode.step import Hypothesis, without_end
 from regard.errors import RegardWarning, UsageError, check_names
+from regard.interop.families import bind
 from regard.interop.folder import INT8, STORED, write_folder
 from regard.interop.side import read_pooling, start_id, stop_ids
 from regard.interop.table import Binding
@@ -32,9 +33,10 @@ from regard.look.edits import Edits, parse_edits
 from regard.look.hooks import HookedModel
 from regard.model import batch as batches
 from regard.model.batch import Batch, pad_rows
-from regard.model.config import FrontConfig, TextConfig
+from regard.model.config import FrontConfig, ModelConfig, TextConfig
 from regard.model.fronts import TextFront, too_long
 from regard.model.model import Model
+from regard.model.recurrent import model_class
 from regard.model.strict import StrictCache, strict_logits
 from regard.nvib import regularised
 from regard.nvib.config import Strength
@@ -99,6 +101,14 @@ class Kit:
     def __post_init__(self) -> None:
         self.hooked = HookedModel(self.model)
 
+    @classmethod
+    def fresh(
+        cls, shape: ModelConfig, family: str | None, seed: int, tokenizer: Tokenizer | None = None
+    ) -> Kit:
+        """A new model of a shape, saved as a family's architecture, or as regard's own."""
+        model = model_class(shape).fresh(shape, seed)
+        return cls(model, tokenizer, bind(family) if family else None)
+
     def __repr__(self) -> str:
         kind = self.binding.architecture if self.binding else "regard's own"
         count = sum(p.numel() for p in self.model.parameters())
@@ -125,7 +135,8 @@ class Kit:
         """The tokenizer; a model that came without one is refused."""
         if self.tokenizer is None:
             doing, fix = "reading text", "pass ids, or put a tokenizer.json into the folder"
-            raise UsageError(doing, "this model came without a tokenizer", "token ids", fix)
+            fault = f"a model that reads {self.model.config.front.kind}, without a tokenizer"
+            raise UsageError(doing, fault, "token ids", fix)
         return self.tokenizer
 
     @property
@@ -449,8 +460,7 @@ class Kit:
         dtype = "float32" if stored else str(self.dtype).removeprefix("torch.")
         config |= {"dtype": dtype} | ({STORED: stored} if stored else {})
         files = self.files | (self.tokenizer.files if self.tokenizer else {})
-        tensors = export_tensors(self.model, binding, stored)
-        write_folder(Path(folder), config, tensors, files)
+        write_folder(Path(folder), config, export_tensors(self.model, binding, stored), files)
 
     def fresh_config(self) -> dict[str, Any]:
         """config.json of a model made here, with the special ids of its tokenizer."""

@@ -11,7 +11,6 @@ import torch
 from regard.ambient import choose_device
 from regard.errors import DataError, UsageError, nearest
 from regard.heap import large_apart
-from regard.interop.families import bind
 from regard.interop.folder import INT8, STORED
 from regard.interop.side import read_side_files
 from regard.interop.source import (
@@ -24,10 +23,8 @@ from regard.interop.source import (
 from regard.interop.weights import load_model
 from regard.kit import Kit
 from regard.model.config import ModelConfig
-from regard.model.model import Model
 from regard.model.precision import same_in_any_company, set_precision
 from regard.model.presets import PRESETS, architecture, preset
-from regard.model.recurrent import model_class
 from regard.model_kinds import NETWORK, check_kind, find_kind, open_counted
 from regard.native.gpu import expect_many_shapes
 from regard.verbs import ModelLike
@@ -118,12 +115,11 @@ def load_kit(
 def build(shape: str | ModelConfig, seed: int = 0) -> Kit:
     """A new model with freshly drawn weights: of a preset's shape, or of a shape of one's own."""
     if isinstance(shape, ModelConfig):
-        return Kit(model_class(shape).fresh(shape, seed))
+        return Kit.fresh(shape, None, seed)
     if not isinstance(shape, str):
         wanted = "the name of a preset, or a ModelConfig"
         raise UsageError("building a model", f"a {type(shape).__name__}", wanted, "regard models")
-    model, family = Model.fresh(preset(shape), seed), architecture(shape)
-    return Kit(model, None, bind(family) if family else None)
+    return Kit.fresh(preset(shape), architecture(shape), seed)
 
 
 def open_kit(

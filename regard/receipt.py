@@ -114,8 +114,7 @@ def read_receipt(path: Path) -> dict[str, Any]:
     receipt: dict[str, Any] = read_json(path, "a receipt")
     for key in ("config", "data", "results"):
         if not isinstance(receipt.get(key), dict):
-            problem = f"no object {key!r}"
-            raise DataError(f"reading {path}", problem, "a receipt of regard")
+            raise DataError(f"reading {path}", f"no object {key!r}", "a receipt of regard")
     return receipt
 
 

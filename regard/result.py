@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import functools
 import html
 import io
 import json
@@ -16,13 +15,17 @@ import math
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import Field, dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 from regard.errors import RegardError, UsageError
 from regard.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DASH = "–"  # where there is no value
 
@@ -131,12 +134,12 @@ def human_time(seconds: float) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Grid:
-    """A table as it is shown: cells are text, the first `left` columns words, others numbers."""
+    """A table as it is shown: cells are text, the columns `left` words, others numbers."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    left: int = 1
+    left: Collection[int] = (0,)
 
     def __str__(self) -> str:
         """In plain lines, for a pipe."""
@@ -145,7 +148,7 @@ class Grid:
         text = [self.title] if self.title else []
         for line in lines:
             cells = [
-                cell.ljust(width) if n < self.left else cell.rjust(width)
+                cell.ljust(width) if n in self.left else cell.rjust(width)
                 for n, (cell, width) in enumerate(zip(line, widths, strict=True))
             ]
             text.append(f"  {'  '.join(cells)}".rstrip())
@@ -164,24 +167,20 @@ class Grid:
         table = Table(box=box.SIMPLE_HEAD if head else box.SIMPLE, show_header=head)
         for n, column in enumerate(self.columns):
             style = "cyan" if n == 0 else ""
-            table.add_column(column, justify="left" if n < self.left else "right", style=style)
+            table.add_column(column, justify="left" if n in self.left else "right", style=style)
         for row in self.rows:
             table.add_row(*map(Text, row))  # Text: brackets are not markup
         return Group(Text(self.title, "bold"), table) if self.title else table
 
     def _repr_html_(self) -> str:
         """For a notebook or a page."""
-        sides = ["left" if n < self.left else "right" for n in range(len(self.columns))]
 
         def line(tag: str, cells: Sequence[str]) -> str:
-            return (
-                "<tr>"
-                + "".join(
-                    f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
-                    for cell, side in zip(cells, sides, strict=True)
-                )
-                + "</tr>"
-            )
+            row = ""
+            for n, cell in enumerate(cells):
+                side = "left" if n in self.left else "right"
+                row += f'<{tag} style="text-align:{side}">{html.escape(cell)}</{tag}>'
+            return f"<tr>{row}</tr>"
 
         caption = f"<caption>{html.escape(self.title)}</caption>" if self.title else ""
         top = f"<thead>{line('th', self.columns)}</thead>" if any(self.columns) else ""
@@ -189,7 +188,19 @@ class Grid:
         return f"<table>{caption}{top}<tbody>{body}</tbody></table>"
 
 
-def draw_png(figure: Any, dpi: int) -> bytes:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, which a notebook shows."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        problem, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
+        raise UsageError("drawing a picture", problem, "the plot extra", fix) from None
+    figure = Figure(figsize=(width, height), layout="constrained")
+    figure._repr_png_ = lambda: draw_png(figure, 72)  # type: ignore[attr-defined]
+    return figure
+
+
+def draw_png(figure: Figure, dpi: int) -> bytes:
     """A matplotlib figure as a picture."""
     picture = io.BytesIO()
     with warnings.catch_warnings():
@@ -203,15 +214,7 @@ class Row:
     """One row of a table: every class of rows is a frozen dataclass, without saying so."""
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
-        fields = [(name, field) for name, field in vars(cls).items() if isinstance(field, Field)]
         dataclass(frozen=True, repr=False, eq=False, kw_only=kw_only)(cls)
-        for name in ("__setattr__", "__delattr__"):  # as below: a class that says `@dataclass`
-            delattr(cls, name)  # itself is made once more, from the same fields
-        for name, field in fields:
-            setattr(cls, name, field)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
 
     # As `dataclass` writes them for each class anew, which takes longer than all else in a class.
 
@@ -241,28 +244,49 @@ def compared(row: Any) -> tuple[Any, ...]:
     return tuple(getattr(row, f.name) for f in dataclasses.fields(row) if f.compare)
 
 
-def grid_of(title: str, rows: Sequence[Row]) -> Grid:
-    """A table whose columns are the fields of its rows, but those that no row has a value for."""
+def grid_of_values(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    forms: str | Sequence[Form | None] = "{:.4g}",
+) -> Grid:
+    """A table of values; columns in which nothing stands are left out.
+
+    Args:
+        title: what stands above it.
+        columns: their names; the first one and those without numbers stand left.
+        rows: a value for each column.
+        forms: of each column, or one for all floats.
+    """
+
+    def write(value: Any, column: int) -> str:
+        if isinstance(forms, str):
+            return human(value, forms if isinstance(value, float) else None)
+        return human(value, forms[column])
+
+    rows = list(rows)
+    kept = [n for n in range(len(columns)) if not rows or any(row[n] is not None for row in rows)]
+    words = [not any(isinstance(row[n], int | float) for row in rows) for n in kept]
+    left = {0} | {place for place, word in enumerate(words) if word}
+    cells = [[write(row[n], n) for n in kept] for row in rows]
+    return Grid(title, [columns[n] for n in kept], cells, left)
+
+
+def grid_of(title: str, rows: Sequence[Row], names: Iterable[str] = ()) -> Grid:
+    """A table whose columns are the fields of its rows; the names of rows stand before them."""
     fields = [f for f in dataclasses.fields(rows[0]) if f.metadata.get("table", True)]  # type: ignore[arg-type]
-    fields = [f for f in fields if any(getattr(row, f.name) is not None for row in rows)]
-    columns = [f.metadata.get("title") or f.name.replace("_", " ") for f in fields]
-    cells = [[human(getattr(row, f.name), f.metadata.get("form")) for f in fields] for row in rows]
-    values = [[getattr(row, f.name) for row in rows] for f in fields]
-    words = [not any(isinstance(v, int | float) for v in column) for column in values]
-    left = words.index(False) if False in words else len(words)
-    return Grid(title, columns, cells, max(left, 1))
+    columns = ["", *(f.metadata.get("title") or f.name.replace("_", " ") for f in fields)]
+    named = zip(list(names) or repeat(None, len(rows)), rows, strict=True)
+    values = [[name, *(getattr(row, f.name) for f in fields)] for name, row in named]
+    return grid_of_values(title, columns, values, [None, *(f.metadata.get("form") for f in fields)])
 
 
 def grid_of_names(title: str, values: Mapping[Any, Any]) -> Grid:
     """A table of named values, or of named rows."""
-    rows = [value for value in values.values() if isinstance(value, Row)]
-    if not rows:
-        words = not any(isinstance(value, int | float) for value in values.values())
-        cells = [(str(name), human(value)) for name, value in values.items()]
-        return Grid(title, ("", ""), cells, left=1 + words)
-    grid = grid_of(title, rows)
-    named = [(str(name), *row) for name, row in zip(values, grid.rows, strict=True)]
-    return Grid(title, ("", *grid.columns), named)
+    rows = list(values.values())
+    if isinstance(rows[0], Row):
+        return grid_of(title, rows, map(str, values))
+    return grid_of_values(title, ("", ""), values.items(), (str, None))
 
 
 @dataclass(frozen=True)
@@ -286,15 +310,6 @@ class Result(Row):
 
     def __init_subclass__(cls, kw_only: bool = False) -> None:
         cls.__repr__ = Result.__str__  # type: ignore[assignment]
-        if plot := vars(cls).get("plot"):
-
-            @functools.wraps(plot)
-            def shown_plot(self: Any, *args: Any, **options: Any) -> Any:
-                figure = plot(self, *args, **options)
-                figure._repr_png_ = lambda: draw_png(figure, 72)  # a notebook shows it
-                return figure
-
-            cls.plot = shown_plot  # type: ignore[method-assign]
         super().__init_subclass__(kw_only)
 
     def title(self) -> str:
@@ -315,14 +330,15 @@ class Result(Row):
                 continue
             name = field.metadata.get("title") or field.name.replace("_", " ")
             if isinstance(value, Result):
-                later += value.parts()
+                heading = field.metadata.get("title")
+                later += [heading, *value.parts()] if heading else value.parts()
             elif isinstance(value, list) and value and isinstance(value[0], Result):
                 later += (part for result in value for part in result.parts())
             elif isinstance(value, Row):
                 grid = grid_of(name, [value])
                 pairs_of = zip(grid.columns, grid.rows[0], strict=True)
                 known = [(what, cell) for what, cell in pairs_of if cell not in ("", DASH)]
-                later.append(Grid(name, ("", ""), known, left=2))
+                later.append(Grid(name, ("", ""), known, left=range(2)))
             elif isinstance(value, Mapping) and value:
                 later.append(grid_of_names(name, value))
             elif isinstance(value, list | tuple) and value and isinstance(value[0], Row):
@@ -332,7 +348,7 @@ class Result(Row):
             elif value not in ((), [], {}):
                 pairs.append((name, human(value, field.metadata.get("form"))))
         if pairs:
-            yield Grid(self.title(), ("", ""), pairs, left=2)
+            yield Grid(self.title(), ("", ""), pairs, left=range(2))
         else:
             yield self.title()
         yield from later

@@ -6,23 +6,21 @@ import csv
 import io
 import json
 import math
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
 
 from regard.errors import UsageError
-from regard.result import Grid, Result, Row, human, human_bytes, shown
+from regard.result import Grid, Result, Row, grid_of_values, human, human_bytes, new_figure, shown
 
 
-@dataclass(frozen=True)
 class Near(Row):
     word: str
     cosine: float = shown("{:.2f}", title="closeness")
     secret: int = shown(table=False, default=1)
 
 
-@dataclass(frozen=True)
 class NearWords(Result):
     """Words nearest to {word}."""
 
@@ -77,9 +75,8 @@ def test_a_terminal_and_a_notebook_show_the_cells(near):
 
 def test_programs_and_pictures_in_a_notebook():
     """Lines of a program stay lines, and a figure is its picture."""
-    figures = pytest.importorskip("matplotlib.figure")
+    pytest.importorskip("matplotlib")
 
-    @dataclass(frozen=True)
     class Drawn(Result):
         """A drawing."""
 
@@ -87,7 +84,7 @@ def test_programs_and_pictures_in_a_notebook():
             yield from ("a <b>", "def f():\n    return 1")
 
         def plot(self):
-            return figures.Figure(figsize=(1, 1))
+            return new_figure(1, 1)
 
     assert Drawn()._repr_html_() == "<p>a &lt;b&gt;</p>\n<pre>def f():\n    return 1</pre>"
     assert Drawn().plot()._repr_png_().startswith(b"\x89PNG")
@@ -139,6 +136,29 @@ class Sizes(Result):
     cells: int | None = shown(optional=True, default=None)
 
 
+def test_a_table_of_values_has_words_left_numbers_right_and_no_empty_column():
+    rows = [("a", 0.5, None, "why"), ("b", None, None, "no"), ("c", 1, None, "")]
+    grid = grid_of_values("shares", ("", "share", "gone", "note"), iter(rows), "{:.1%}")
+    lines = ["shares", "     share  note", "  a  50.0%  why", "  b      –  no", "  c      1"]
+    assert str(grid).splitlines() == lines
+    assert 'text-align:right">50.0%<' in grid._repr_html_()
+    assert 'text-align:left">why<' in grid._repr_html_()
+    forms = (None, "{:.2f}", None, "{:>4}")
+    assert "  a  0.50   why" in str(grid_of_values("", ("", "b", "c", "d"), rows, forms))
+
+
+def test_a_result_inside_of_another_stands_under_its_title():
+    class Both(Result):
+        """Both."""
+
+        small: Sizes = shown(title="the small one")
+        large: Sizes
+
+    sizes = Sizes(Size(1), {})
+    inside = str(sizes)
+    assert str(Both(sizes, sizes)) == f"Both\nthe small one\n{inside}\n{inside}"
+
+
 def test_a_row_is_shown_upright_and_named_rows_are_a_table():
     text = str(Sizes(Size(2048), {"a": Size(1, "x"), "b": Size(1536)}))
     assert text.splitlines() == [
@@ -148,13 +168,13 @@ def test_a_row_is_shown_upright_and_named_rows_are_a_table():
         "  bytes  2.0 KiB",
         "several",
         "       bytes  note",
-        "  a      1 B     x",
-        "  b  1.5 KiB     –",
+        "  a      1 B  x",
+        "  b  1.5 KiB  –",
     ]
     assert "cells   3" in str(Sizes(Size(1), {}, cells=3))
 
 
-def test_rows_are_frozen_dataclasses_whether_they_say_so_or_not():
+def test_rows_are_frozen_dataclasses_without_saying_so():
     for row in (Near("queen", 0.8), Size(3, "a")):
         assert row == type(row)(**vars(row)) and hash(row) == hash(type(row)(**vars(row)))
         with pytest.raises(FrozenInstanceError, match="cannot assign"):

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.order import Counts, shuffled
+from regard.data.order import Counts
 from regard.data.token_store import HEADER, Say, map_file
-from regard.data.windows import Examples, check_index
+from regard.data.windows import Examples, batch_rows
 from regard.errors import DataError
 from regard.files import drafting, file_hash, read_json
 from regard.result import Failed
@@ -29,12 +29,12 @@ Example = tuple[str, str, Any]
 EXAMPLES = "examples"
 
 
-def leave_out(examples: Iterable[tuple[Any, str, Any]], say: Say) -> Iterator[Any]:
+def leave_out(examples: Iterable[tuple[Any, Any, Any]], say: Say) -> Iterator[Any]:
     """Without those that could not be read, which are named."""
     for example in examples:
         if isinstance(example[2], Failed):
             error = example[2].error
-            say(f"warning: left out: {error.doing}: {error.found}")
+            say(f"warning: left out: {error.doing}: {error.found}; expected {error.expected}")
         else:
             yield example
 
@@ -105,9 +105,8 @@ class ExampleRows:
 
     def batch(self, epoch: int, index: int) -> Examples:
         """Examples (B, …) and their classes (B,)."""
-        check_index(index, self.count(epoch))
-        places = np.arange(len(self.numbers))[index * self.rows : (index + 1) * self.rows]
-        chosen, extra = self.numbers[shuffled(places, len(self.numbers), self.seed, epoch)], {}
+        places = batch_rows(index, self.rows, len(self.numbers), self.seed, epoch)
+        chosen, extra = self.numbers[places], dict[str, torch.Tensor]()
         if self.draw is not None and self.seed is not None:
             dice = np.random.default_rng((self.seed, epoch, index))
             extra["dice"] = torch.from_numpy(self.draw(dice, len(chosen)))

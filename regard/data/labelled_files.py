@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.labelled_texts import TABLES, bare_columns
+from regard.data.labelled_texts import TABLES, bare_columns, first_of
 from regard.data.tabular import check_columns, kind_of, read_table
 from regard.data.text_files import find_files
 from regard.errors import DataError
@@ -50,7 +50,7 @@ def find_labelled(
     for table in tables:
         names = bare_columns(table, *FILE, *ANSWER) and [FILE[0], ANSWER[0]]
         for line, cells in read_table(table, names=names):
-            columns = [next((c for c in some if c in cells), some[0]) for some in (FILE, ANSWER)]
+            columns = [first_of(some, cells, some[0]) for some in (FILE, ANSWER)]
             check_columns(table, columns, cells, line)
             name, label = (str(cells[column]) for column in columns)
             if (table.parent / name).is_file():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.data.tabular import TableRow, check_columns, kind_of, read_table, split_rows
+from regard.data.tabular import check_columns, kind_of, read_table, split_rows
 from regard.data.text_files import read_lines
 from regard.data.treebank import ConllSentence, Span, guess_names, read_conll, read_treebank
 from regard.errors import DataError
@@ -35,48 +35,47 @@ class LabelledText(NamedTuple):
 
 def read_labelled(
     path: Path | str,
+    kind: str = "classify",
     text: str | None = None,
     label: str | None = None,
-    *,
-    several: bool = False,
     labelled: bool = True,
 ) -> Iterator[LabelledText]:
-    """Rows of CSV, TSV or JSONL; columns are called `text` and `label` unless others are named.
+    """Texts of a file for a kind of task; of `tag` sentences, see `read_tagged`.
 
-    TSV of two columns whose first line has no such name has no header: text TAB label. With
-    `several`, a cell holds any number of labels with commas between them, JSON a list. Not
-    `labelled`: the texts alone, also of a file of plain lines.
+    Rows of CSV, TSV or JSONL; columns are called `text` and `label` unless others are named. TSV of
+    two columns whose first line has no such name has no header: text TAB label. Of `several`, a
+    cell holds any number of labels with commas between them, JSON a list; of `regress` a number.
+    Not `labelled`: the texts alone, also of a file of plain lines.
     """
+    if kind == "tag":
+        yield from read_tagged(path, label, labelled)
+        return
     if not labelled and kind_of(path) not in TABLES:
         lines = enumerate(read_lines(path), 1)
         yield from (LabelledText(f"line {n} of {path}", line, []) for n, line in lines if line)
         return
-    for row, source, answer in named_rows(path, text, label, labelled):
-        value = row.cells[source]
-        if not isinstance(value, str) or not value.strip():
-            fault = f"{source} = {value!r} in line {row.line}"
+    source, answer = text, label
+    for line, cells in read_table(path, names=bare_columns(path, text, label)):
+        answer = answer or first_of(LABEL, cells, LABEL[0])
+        rest = [name for name in cells if name != answer]
+        source = source or first_of(TEXT, cells, rest[0] if len(rest) == 1 else TEXT[0])
+        check_columns(path, [answer, source][1 - labelled :], cells, line)
+        labels = split_labels(cells[answer], kind == "several") if labelled else []
+        if not isinstance(value := cells[source], str) or not value.strip():
+            fault = f"{source} = {value!r} in line {line}"
             raise DataError(f"reading {path}", fault, "a text")
-        labels = split_labels(row.cells[answer], several) if labelled else []
-        if labelled and not labels and not several:
-            fault = f"no {answer} in line {row.line}"
+        if labelled and not labels and kind != "several":
+            fault = f"no {answer} in line {line}"
             raise DataError(f"reading {path}", fault, "a label for each text")
-        yield LabelledText(f"line {row.line} of {path}", value, labels)
+        place = f"line {line} of {path}"
+        if labelled and kind == "regress":
+            read_number(place, labels[0])
+        yield LabelledText(place, value, labels)
 
 
-def named_rows(
-    path: Path | str, text: str | None, label: str | None, labelled: bool
-) -> Iterator[tuple[TableRow, str, str]]:
-    """Rows of a table with the names of the columns that hold text and label."""
-    columns = ("", "")
-    for row in read_table(path, names=bare_columns(path, text, label)):
-        have = list(row.cells)
-        if not columns[0]:
-            answer = label or next((name for name in LABEL if name in have), LABEL[0])
-            rest = [name for name in have if name != answer]
-            usual = rest[0] if len(rest) == 1 else TEXT[0]
-            columns = text or next((name for name in TEXT if name in have), usual), answer
-        check_columns(path, columns[::-1] if labelled else columns[:1], have, row.line)
-        yield row, *columns
+def first_of(usual: Sequence[str], have: Collection[str], otherwise: str) -> str:
+    """The first of some names that is there."""
+    return next((name for name in usual if name in have), otherwise)
 
 
 def bare_columns(path: Path | str, *asked: str | None) -> list[str] | None:
@@ -97,7 +96,7 @@ def split_labels(cell: Any, several: bool) -> list[str]:
 
 
 def read_tagged(
-    path: Path | str, tag: str | None = None, *, labelled: bool = True
+    path: Path | str, tag: str | None = None, labelled: bool = True
 ) -> Iterator[LabelledText]:
     """Sentences with the tag of each word; not `labelled`: words alone, also of plain lines.
 
@@ -152,9 +151,8 @@ def is_number(cell: Any) -> bool:
         return False
 
 
-def read_number(example: LabelledText) -> float:
-    """The label of a text as a number."""
-    if not is_number(example.labels[0]):
-        fault = f"the label {example.labels[0]!r}"
-        raise DataError(f"reading {example.place}", fault, "a number")
-    return float(example.labels[0])
+def read_number(place: str, label: str) -> float:
+    """A label as a number."""
+    if not is_number(label):
+        raise DataError(f"reading {place}", f"the label {label!r}", "a number")
+    return float(label)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from regard.data.order import Counts, key, shuffled, uniform
 from regard.data.token_store import Store
-from regard.data.windows import IGNORED, Examples, check_index, mask_of, tensor
+from regard.data.windows import IGNORED, Examples, batch_rows, mask_of, tensor
 from regard.errors import DataError
 
 
@@ -69,10 +69,7 @@ class Packed:
     def batch(self, epoch: int, index: int) -> Examples:
         """Inputs, labels, documents and mask, all (B, length)."""
         order, edges = self.plan(epoch)
-        total = len(edges) - 1
-        check_index(index, -(-total // self.rows))
-        places = np.arange(index * self.rows, min((index + 1) * self.rows, total))
-        numbers = shuffled(places, total, self.seed, epoch, stream=1)
+        numbers = batch_rows(index, self.rows, len(edges) - 1, self.seed, epoch, stream=1)
         inputs = np.zeros((len(numbers), self.length), np.int64)
         labels = np.full_like(inputs, IGNORED)
         documents = np.full_like(inputs, -1)
@@ -146,8 +143,7 @@ class Masker:
 
     def __call__(self, ids: Counts, places: NDArray[Any], epoch: int) -> tuple[Counts, Counts]:
         """(ids with some hidden, labels at those) from ids and their places in the store."""
-        draws = (uniform(key(self.seed, epoch, n, 1), places) for n in range(3))
-        chance, fate, other = draws
+        chance, fate, other = (uniform(key(self.seed, epoch, n, 1), places) for n in range(3))
         chosen = (chance < self.share) & ~np.isin(ids, self.never)
         labels = np.where(chosen, ids, IGNORED)
         random = self.others[(other * len(self.others)).astype(np.int64)]

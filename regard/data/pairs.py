@@ -11,6 +11,7 @@ from regard.errors import DataError
 
 Pair = tuple[str, str]
 """Source and target."""
+MEMORY_FILE = "memory.tsv"  # of a translator's folder: word, place, origin, source, target
 
 
 def read_pairs(source: Path | str, target: Path | str | None = None) -> Iterator[Pair]:

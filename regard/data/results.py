@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from regard.errors import DataError
-from regard.result import Grid, Result, Row, shown
+from regard.result import Grid, Result, Row, grid_of_names, grid_of_values, human, shown
 
 BAR_WIDTH = 40  # characters of the longest bar
 LABELS_SHOWN = 12
@@ -65,13 +65,9 @@ class FileReport(Result):
     def parts(self) -> Iterator[str | Grid]:
         """Findings, fillers and restarts, lengths and labels."""
         unit = UNITS.get(self.kind, "rows")
-        rows = [(unit, f"{self.count:,}")]
-        for name, found in self.findings.items():
-            lines = ", ".join(f"{line:,}" for line in found.lines)
-            rows.append((name, f"{found.count:,} ({found.count / self.count:.1%}; line {lines})"))
-        if not self.findings:
-            rows.append(("findings", "none"))
-        yield Grid(self.title(), ("", ""), rows, left=2)
+        found = {n: share_at(f.count, self.count, f.lines) for n, f in self.findings.items()}
+        rows = {unit: f"{self.count:,}"} | (found or {"findings": "none"})
+        yield grid_of_names(self.title(), rows)
         most = max((self.findings[n].count for n in DISFLUENT if n in self.findings), default=0)
         if most >= SPOKEN_SHARE * self.count:
             yield "  fillers in {braces}, restarts in [brackets]"
@@ -106,15 +102,15 @@ class CorpusReport(Result):
         """File by file, then the overlap."""
         for file in self.files:
             yield from file.parts()
-        rows = []
-        for name, overlap in self.overlap.items():
-            lines = ", ".join(f"{line:,}" for line in overlap.lines)
-            where = f"; line {lines}" if lines else ""
-            rows.append(
-                (name, f"{overlap.found:,} of {overlap.total:,} ({overlap.share:.1%}{where})")
-            )
-        if rows:
-            yield Grid("test data found in the other files", ("", ""), rows, left=2)
+        found = {n: share_at(o.found, o.total, o.lines) for n, o in self.overlap.items()}
+        if found:
+            yield grid_of_names("test data found in the other files", found)
+
+
+def share_at(count: int, total: int, lines: Sequence[int]) -> str:
+    """'3 of 100 (3.0%; line 4, 28, 1,005)'."""
+    where = f"; line {human(lines)}" if lines else ""
+    return f"{count:,} of {total:,} ({count / max(total, 1):.1%}{where})"
 
 
 def band_name(n: int) -> str:
@@ -125,9 +121,6 @@ def band_name(n: int) -> str:
 
 def bars(title: str, counts: Mapping[str, int]) -> Grid:
     """Counts as a bar chart."""
-    most, width = max(counts.values()), max(len(f"{n:,}") for n in counts.values())
-    rows = [
-        (name, f"{n:,}".rjust(width), "█" * round(BAR_WIDTH * n / most))
-        for name, n in counts.items()
-    ]
-    return Grid(title, ("", "", ""), rows, left=3)
+    most = max(counts.values())
+    rows = ((name, n, "█" * round(BAR_WIDTH * n / most)) for name, n in counts.items())
+    return grid_of_values(title, ("", "", ""), rows)

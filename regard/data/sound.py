@@ -174,7 +174,9 @@ def open_sound(
     import soundfile
 
     if opened is None and not Path(str(path)).is_file():
-        raise DataError(doing, "no such file", "a sound file")
+        folder = Path(str(path)).is_dir()
+        fault, fix = ("a folder", f"{path}/*.wav") if folder else ("no such file", "")
+        raise DataError(doing, fault, "a sound file", fix)
     about: dict[str, Any] = {}
     if raw is None and str(path).endswith(".raw"):
         raise DataError(doing, "raw sound, which has no header", "--rate and --format with it")
@@ -190,8 +192,7 @@ def open_sound(
                 cut = re.search(r"^data : (\d+) \(should be (\d+)\)", file.extra_info, re.MULTILINE)
                 if cut and int(cut[1]) != UNKNOWN_SIZE:
                     fault = f"{int(cut[2]):,} bytes of sound where its header says {int(cut[1]):,}"
-                    fix = "copy or convert the file again"
-                    raise DataError(doing, fault, "a whole file", fix)
+                    raise DataError(doing, fault, "a whole file", "copy or convert the file again")
                 means = (
                     block.mean(axis=1, dtype=np.float64)
                     for block in file.blocks(BLOCK, always_2d=True, dtype="float32")

@@ -125,7 +125,8 @@ def decode(stream: ByteStream, name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             line += data.count(b"\n", 0, error.start)
             fault = f"line {line}, {bad_byte(error, offset)}"
-            fix = "convert it, as in: iconv -f latin1 -t utf-8 old.txt > new.txt"
+            code = "utf-16" if not offset and data[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
+            fix = f"convert it, as in: iconv -f {code} -t utf-8 old.txt > new.txt"
             raise DataError(f"reading {name}", fault, "UTF-8 text", fix) from None
         if text:
             yield text.removeprefix("\ufeff") if offset == 0 else text

@@ -119,9 +119,7 @@ class Windows:
 
     def batch(self, epoch: int, index: int) -> Examples:
         """Inputs (B, T) and the tokens that follow each."""
-        check_index(index, self.count(epoch))
-        places = np.arange(index * self.rows, min((index + 1) * self.rows, self.windows))
-        starts = self.length * shuffled(places, self.windows, self.seed, epoch)
+        starts = self.length * batch_rows(index, self.rows, self.windows, self.seed, epoch)
         if self.seed is not None:
             room = np.minimum(self.length, self.answers - self.length - starts + 1)
             starts = starts + (room * uniform(key(self.seed, epoch, 2), starts)).astype(np.int64)
@@ -182,3 +180,12 @@ def check_index(index: int, count: int) -> None:
     """Stop at an index that the epoch does not have."""
     if not 0 <= index < count:
         raise IndexError(f"batch {index} of {count}")
+
+
+def batch_rows(
+    index: int, rows: int, total: int, seed: int | None, epoch: int, stream: int = 0
+) -> Counts:
+    """Which of `total` rows are in a batch of an epoch; shuffled where there is a seed."""
+    check_index(index, -(-total // rows))
+    places = np.arange(index * rows, min((index + 1) * rows, total))
+    return shuffled(places, total, seed, epoch, stream)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from regard.result import Grid, Result, Row, grid_of, human, plain, shown
+from regard.result import Grid, Result, Row, grid_of, grid_of_values, plain, shown
 
 
 class SearchCost(Row):
@@ -137,9 +137,8 @@ class TokenScores(Result):
     def parts(self) -> Iterator[str | Grid]:
         """A row for each token, and what they come to."""
         chances = [None if value is None else math.exp(value) for value in self.logprobs]
-        figures = ((human(x, "{:.4f}") for x in part) for part in (self.logprobs, chances))
-        rows = list(zip(self.pieces, *figures, strict=True))
-        yield Grid(self.text or "an empty text", ("token", "log p", "p"), rows)
+        rows = zip(self.pieces, self.logprobs, chances, strict=True)
+        yield grid_of_values(self.text or "an empty text", ("token", "log p", "p"), rows, "{:.4f}")
         if self.known:
             total = f"sum {self.logprob:.4f}, {len(self.known)} tokens"
             yield f"  {total}, perplexity {self.perplexity:.4f}"
@@ -151,7 +150,7 @@ class GapWord(Row):
     """A word for a gap."""
 
     word: str
-    id: int
+    id: int = shown(table=False)
     probability: float = shown("{:.4f}")
 
 
@@ -165,8 +164,7 @@ class FilledGaps(Result):
     def parts(self) -> Iterator[str | Grid]:
         """A table for each gap."""
         for number, words in enumerate(self.masks, 1):
-            rows = [(word.word, f"{word.probability:.4f}") for word in words]
-            yield Grid(self.text if number == 1 else f"gap {number}", ("word", "probability"), rows)
+            yield grid_of(self.text if number == 1 else f"gap {number}", words)
 
 
 class Embedding(Result):
@@ -218,14 +216,12 @@ class WordSenses(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """Mean cosines of the uses in each file with those in each; then the words next to them."""
-        cosines, words = list[tuple[str, ...]](), list[tuple[str, ...]]()
-        for layer in self.layers:
-            for k, file in enumerate(self.files):
-                means = [human(cosine, "{:.3f}") for cosine in layer.cosines[k]]
-                cosines.append((layer.layer, file, *means))
-                near = " ".join(n["word"] for n in layer.nearest[k])
-                words.append((layer.layer, file, near))
+        places = [(layer, k, file) for layer in self.layers for k, file in enumerate(self.files)]
         title = f"{self.word} by {self.model}: mean cosines of its uses"
-        yield Grid(title, ("layer", "in", *self.files), cosines, left=2)
-        columns = ("layer", "in", "nearest words")
-        yield Grid(f"words next to {self.word}", columns, words, left=3)
+        cosines = [(layer.layer, file, *layer.cosines[k]) for layer, k, file in places]
+        yield grid_of_values(title, ("layer", "in", *self.files), cosines, "{:.3f}")
+        near = [" ".join(n["word"] for n in layer.nearest[k]) for layer, k, _ in places]
+        words = [
+            (layer.layer, file, some) for (layer, _, file), some in zip(places, near, strict=True)
+        ]
+        yield grid_of_values(f"words next to {self.word}", ("layer", "in", "nearest words"), words)

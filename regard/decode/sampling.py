@@ -64,8 +64,7 @@ class SampleConfig:
 
 def sample_config(values: dict[str, Any]) -> SampleConfig:
     """A SampleConfig from its fields by name; an unknown one fails with the nearest."""
-    known = SampleConfig.__dataclass_fields__
-    check_names(values, known, "sampling", "a field of SampleConfig")
+    check_names(values, SampleConfig.__dataclass_fields__, "sampling", "a field of SampleConfig")
     return SampleConfig(**values)
 
 

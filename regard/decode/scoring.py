@@ -171,8 +171,7 @@ def score_text(kit: Kit, text: str, number: int = 1) -> TokenScores:
             raise DataError("scoring by an encoder-decoder", wrong, "source TAB target")
         ids, row = tokenizer.encode(target, side="target"), tokenizer.encode(source)
         begun = [*kit.batch([row]).ids[0].tolist(), *ids]
-        logprobs = score_rows(model, [begun], [row])[0]
-        return describe_scores(tokenizer, text, ids, logprobs)
+        return describe_scores(tokenizer, text, ids, score_rows(model, [begun], [row])[0])
     ids = tokenizer.encode(text)
     kit.warn_long(len(ids))
     if kit.room is not None and len(ids) > kit.room:

@@ -125,8 +125,7 @@ def read_sources(model: Model, batch: Batch) -> Memory | None:
         if len(columns):
             mask = real[rows][:, columns]
             some = Batch(ids[rows][:, columns], mask=None if bool(mask.all()) else mask)
-            memory = model.encode(some)
-            out[rows[:, None], columns] = memory.x
+            out[rows[:, None], columns] = model.encode(some).x
     return Memory(out, batch.source_mask)
 
 

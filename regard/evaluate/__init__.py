@@ -69,7 +69,10 @@ def lm(
     from regard.evaluate.perplexity import evaluate_speech, evaluate_text
     from regard.kit import Kit
 
-    opened = open_text_model(model, precision, bool(edit or nv))
+    opened = open_text_model(model, precision)
+    if not isinstance(opened, Kit) and (edit or nv):
+        fault = f"--{'edit' if edit else 'nv'} with n-grams, which have no activations"
+        raise UsageError(f"evaluating {name_of(model)}", fault, "a network")
     overlap = check_overlap(name_of(model), test, train, allow_overlap)
 
     def measure(file: str | Path) -> results.Perplexity:
@@ -253,7 +256,9 @@ def image(model: ModelLike, test: Files, *, precision: Precision = "auto") -> re
     from regard.loading import open_kit
     from regard.vision.picture_classes import IMAGE_RUN
 
-    return IMAGE_RUN.score(open_kit(model, precision, text=False), verbs.list_files(test))
+    kit = open_kit(model, precision, text=False)
+    scores: results.ClassScores = IMAGE_RUN.score(kit, verbs.list_files(test))
+    return scores
 
 
 @verb
@@ -331,10 +336,14 @@ def graph(
         $ regard evaluate graph run/final molecules.csv --split valid
         $ regard evaluate graph run/final some.csv more.csv --json
     """
-    from regard.graphs.graph_tasks import score_graphs
+    from regard.graphs.graph_tasks import predict_graphs
     from regard.loading import open_kit
+    from regard.tune.prediction import score_answers
 
-    return score_graphs(open_kit(model, text=False), verbs.list_files(test), label, split)
+    kit, doing = open_kit(model, text=False), f"evaluating on {', '.join(verbs.list_files(test))}"
+    scores: results.ClassScores | results.NumberScores
+    scores = score_answers(kit, doing, predict_graphs(kit, test, label, split))
+    return scores
 
 
 @verb
@@ -588,8 +597,7 @@ def similarity(
     from regard.history import open_vectors
     from regard.history.analogies import agree, read_similarity
 
-    agreement = agree(open_vectors(vectors, matrix), read_similarity(pairs))
-    return results.SimilarityScore(*agreement)
+    return results.SimilarityScore(*agree(open_vectors(vectors, matrix), read_similarity(pairs)))
 
 
 # Opening ----------------------------------------------------------------------------------------
@@ -606,17 +614,16 @@ def _open_decoder(model: ModelLike, precision: Precision, expected: str = "a dec
 
 
 def open_text_model(
-    model: ModelLike | NgramModel, precision: Precision = "auto", edited: bool = False
+    model: ModelLike | NgramModel, precision: Precision = "auto"
 ) -> Kit | NgramModel:
-    """A decoder with its own tokenizer, or n-grams, which have nothing to edit."""
+    """A decoder with its own tokenizer, or n-grams."""
     from regard.evaluate.perplexity import check_tokenizer
     from regard.history.ngram_model import NgramModel
     from regard.model_kinds import NETWORK, NGRAMS, check_kind
 
     if isinstance(model, NgramModel):
         return model
-    kinds = (NETWORK,) if edited else (NETWORK, NGRAMS)
-    if isinstance(model, str | Path) and check_kind(str(model), *kinds) is NGRAMS:
+    if isinstance(model, str | Path) and check_kind(str(model), NETWORK, NGRAMS) is NGRAMS:
         return NgramModel.open(Path(model))
     kit = _open_decoder(model, precision, "a decoder, or n-grams")
     check_tokenizer(kit)

@@ -52,8 +52,7 @@ def make(
         near = [str(n) for n in range(high + 12) if opened.has(n)][:6]
         expected = f"one of {', '.join(near)}, …" if near else "a language with words"
         lengths = f"{low} to {high}" if high > low else f"{low}"
-        problem = f"no member of {opened.name} of length {lengths}"
-        raise DataError("making words", problem, expected)
+        raise DataError("making words", f"no member of {opened.name} of length {lengths}", expected)
     members = [
         opened.join(opened.member(rng.choice(sizes), rng))
         for _ in track(range(count), "drawing words")

@@ -39,8 +39,7 @@ def build(name: str, kind: str, summary: str, alphabet: Word | str, source: Sour
 def dyck(kinds: int) -> Language:
     """Balanced brackets of several kinds."""
     if not 1 <= kinds <= len(BRACKETS):
-        asked = f"{kinds} kinds"
-        raise UsageError("making a Dyck language", asked, f"1 to {len(BRACKETS)} kinds")
+        raise UsageError("making a Dyck language", f"{kinds} kinds", f"1 to {len(BRACKETS)} kinds")
     summary = f"balanced brackets {' '.join(map(' '.join, BRACKETS[:kinds]))}"
     rules = " | ".join(f"'{a}' S '{b}' S" for a, b in BRACKETS[:kinds])
     grammar, name = read_grammar(f"S -> {rules} |", "the grammar of brackets"), f"dyck-{kinds}"

@@ -32,8 +32,7 @@ from regard.train.trainer import Trainer, TrainJob
 ADDED = {"none": "none", "sinusoidal": "sinusoidal", "randomised": "sinusoidal"}
 INSIDE = ("rotary", "relative", "alibi")
 CELLS = ("rnn", "lstm", "gru")
-MODELS = (*ADDED, *INSIDE, *CELLS)
-"""A Transformer by its positions, or a recurrent model by its cell."""
+"""Models by name: a Transformer's added or inner positions, or a recurrent network's cell."""
 
 ROWS = 16  # long sequences that are tested together
 SPREAD = 2048  # positions that randomised ones are drawn from (Ruoss et al. 2023)

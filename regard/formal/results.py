@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from regard.formal.dfa import DFA
 from regard.formal.state_diagram import AutomatonResult
-from regard.result import DASH, Grid, Result, Row, grid_of, shown
+from regard.result import DASH, Grid, Result, Row, grid_of, human, shown
 
 NEAR = 100  # lengths up to here are told apart from the rest
 
@@ -135,17 +135,11 @@ class LengthRuns(Result):
         groups: dict[tuple[str, str], list[LengthRun]] = {}
         for run in self.runs:
             groups.setdefault((run.task, run.model), []).append(run)
-        rows = [
-            (
-                *names,
-                percent(run.short for run in runs),
-                percent(run.near for run in runs),
-                percent(run.far for run in runs),
-                DASH if runs[0].published is None else f"{runs[0].published:.1f}",
-                f"{100 * runs[0].chance:.0f}",
-            )
-            for names, runs in groups.items()
-        ]
+        rows = []
+        for names, runs in groups.items():
+            shares = zip(*((run.short, run.near, run.far) for run in runs), strict=True)
+            known = human(runs[0].published, "{:.1f}"), f"{100 * runs[0].chance:.0f}"
+            rows.append((*names, *map(percent, shares), *known))
         seeds = len({run.seed for run in self.runs})
         title = (
             f"per cent of right symbols, trained to length {short}, {first.steps:,} steps, "
@@ -153,7 +147,7 @@ class LengthRuns(Result):
         )
         near = f"{short + 1}–{min(NEAR, end)}"
         columns = ("task", "model", str(short), near, f"{short + 1}–{end}", "published", "chance")
-        yield Grid(title, columns, rows, left=2)
+        yield Grid(title, columns, rows, left=range(2))
         yield "published: Delétang et al. 2023, lengths 41 to 500, best of ten seeds and more steps"
 
 

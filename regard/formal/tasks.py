@@ -54,8 +54,7 @@ class LengthTask:
     def sample(self, length: int, rng: Random) -> tuple[list[int], list[int]]:
         """A question of this length (some tasks: one shorter where it must be odd), the answer."""
         if length < self.least:
-            expected = f"{self.least} or more"
-            raise UsageError(f"asking for {self.name}", f"length {length}", expected)
+            raise UsageError(f"asking for {self.name}", f"length {length}", f"{self.least} or more")
         question = self.ask(length, rng)
         return question, self.answer(question)
 

@@ -15,7 +15,7 @@ from regard.ambient import note
 from regard.data.labelled_texts import is_number
 from regard.data.tabular import TableRow, check_columns, kind_of, read_table
 from regard.data.text_files import Paths, find_files
-from regard.errors import DataError
+from regard.errors import DataError, expecting
 from regard.graphs.smiles import parse_smiles
 
 SPLITS = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "val", "dev"), "valid")
@@ -45,6 +45,8 @@ class Graph:
     """Of a molecule, their elements."""
     column: str | None = None
     """Where the labels were, in a table."""
+    fault: DataError | None = None
+    """Why a molecule could not be read, in whose place is an atom."""
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -53,7 +55,8 @@ class Graph:
 def read_graphs(files: Paths, label: str | None = None, labelled: bool = True) -> list[Graph]:
     """All graphs of files; a row that cannot be read is named and left out.
 
-    Tables of nodes and of edges are read together; those of molecules have a column smiles.
+    Where no labels are asked for, a molecule that cannot be read is a graph with a `fault`. Tables
+    of nodes and of edges are read together; those of molecules have a column smiles.
     """
     graphs, tables = list[Graph](), dict[Path, list[TableRow]]()
     for path in find_files(files):
@@ -65,8 +68,9 @@ def read_graphs(files: Paths, label: str | None = None, labelled: bool = True) -
             tables[path] = rows
     graphs += join_tables(tables, label or "label", labelled)
     if len({graph.by_node for graph in graphs}) != 1:
-        problem = "no graphs, or labels of nodes and of graphs"
-        raise DataError(f"reading {files}", problem, "graphs with labels of one kind")
+        problem = "labels of nodes and of graphs" if graphs else "no graphs that can be read"
+        paths = ", ".join(map(str, find_files(files)))
+        raise DataError(f"reading {paths}", problem, "graphs with labels of one kind")
     return graphs
 
 
@@ -93,8 +97,11 @@ def read_molecules(
         try:
             graph = molecule_graph(text, place)
         except DataError as error:
-            note(f"left out: {place}: {error.found}; expected {error.expected}")
-            continue
+            if labelled:
+                note(f"left out: {place}: {error.found}; expected {error.expected}")
+                continue
+            fault = DataError(f"reading {place}", error.found, error.expected)
+            graph = replace(molecule_graph("C", place), fault=fault)
         labels, splits = [str(cells.get(answer, "")).strip()], [SPLITS.get(split, split)]
         yield replace(graph, labels=labels, splits=splits, column=answer)
 
@@ -187,19 +194,23 @@ def read_arrays(path: Path) -> Graph:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"reading {path}", str(error), "an .npz file of arrays") from None
     check_columns(path, ["edges", "labels"], held)
-    count, edges = len(held["labels"]), np.pad(held["edges"], ((0, 0), (0, 1)))
-    nodes = held.get("features", np.ones((count, 1))).astype(np.float32)
-    if "indptr" in held:
-        sizes, words = np.diff(held["indptr"]), held["indices"]
-        nodes = np.zeros((count, int(held.get("words", words.max() + 1))), np.float32)
-        nodes[np.repeat(np.arange(count), sizes), words] = np.repeat(sizes, sizes) ** -0.5
-    if len(nodes) != count or edges.min(initial=0) < 0 or edges.max(initial=0) >= count:
-        problem = f"{count} labels, {len(nodes)} nodes, edges up to {edges.max(initial=0)}"
-        raise DataError(f"reading {path}", problem, "a label for each node, edges of these nodes")
-    marked = [name for name in SPLITS if name in held]
-    splits = np.full(count, "none" if marked else "", "<U5")
-    for name in marked:
-        splits[held[name]] = SPLITS[name]
-    labels = ["" if number < 0 else str(number) for number in held["labels"].tolist()]
+    with expecting(
+        f"reading {path}", "edges (E, 2), whole labels (N,), rows of known numbers (N, F)"
+    ):
+        count = len(held["labels"])
+        edges = np.pad(held["edges"].astype(int, casting="same_kind"), ((0, 0), (0, 1)))
+        nodes = held.get("features", np.ones((count, 1))).astype(np.float32)
+        if "indptr" in held:
+            sizes, words = np.diff(held["indptr"]).reshape(count), held["indices"]
+            nodes = np.zeros((count, int(held.get("words", words.max() + 1))), np.float32)
+            nodes[np.repeat(np.arange(count), sizes), words] = np.repeat(sizes, sizes) ** -0.5
+        if len(nodes) != count or edges.min(initial=0) < 0 or edges.max(initial=0) >= count:
+            wrong = f"{count} labels, {len(nodes)} nodes, edges up to {edges.max(initial=0)}"
+            raise ValueError(wrong)
+        marked = [name for name in SPLITS if name in held]
+        splits = np.full(count, "none" if marked else "", "<U5")
+        for name in marked:
+            splits[held[name]] = SPLITS[name]
+        labels = ["" if number < 0 else str(number) for number in held["labels"].tolist()]
     names = [str(number) for number in range(count)]
     return Graph(str(path), nodes, edges, labels, names, splits.tolist(), by_node=True)

@@ -13,17 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import note
 from regard.core.attention import Attention
 from regard.core.config import BlockConfig, StackConfig
 from regard.data.labelled_texts import is_number, read_number
 from regard.data.tabular import kind_of, read_table
-from regard.data.text_files import Paths, find_files
+from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, ResourceError, UsageError
-from regard.evaluate.classification_scores import score_numbers
-from regard.evaluate.results import ClassScores, NumberScores
-from regard.files import file_hash
 from regard.graphs.graph_files import Graph, molecule_graph, read_graphs, select_labels
 from regard.heap import free_memory
 from regard.kit import Kit
@@ -33,14 +29,13 @@ from regard.look.results import AttentionMaps, GraphOverlay
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, ModelConfig, TextConfig
 from regard.model.model import Model
-from regard.result import human_bytes
+from regard.result import Failed, human_bytes
 from regard.train.config import GraphShape
-from regard.train.data import RunData, RunPlan, Say
+from regard.train.data import RunData, RunPlan
 from regard.train.objectives import Loss
-from regard.train.settings import find_data
 from regard.tune.classification import HeadKind, LabelledRows, TokenLabels, find_task
-from regard.tune.prediction import Task, read_task, run_rows, score_answers
-from regard.tune.results import Prediction
+from regard.tune.prediction import Answer, Task, read_task, run_rows
+from regard.verbs import Files, list_files
 
 LONGEST, DEGREES, WALKS, FEW = 20, 64, 16, 20
 """Longer paths and more neighbours share a row of their table; steps of random walks; below this
@@ -53,6 +48,7 @@ NODES |= {"weight_decay": 2.0, "lr": 5e-3, "warm_up": 0, "depth": 2, "keep": 1}
 NODES |= {"dim": 128, "r_drop": 1.0}
 """Usual settings; of nodes few are labelled, which needs strong regularisation."""
 COLUMN = "label_column"  # in config.json: where the labels of the training files were
+LABELLED = "graphs that are labelled as a whole", "graphs whose nodes are labelled"
 NARROW = 16  # width of the MLP of nodes
 
 
@@ -145,20 +141,21 @@ class GraphKind(HeadKind):
         return GRAPHS
 
     def decide(self, settings: Any) -> None:
-        """There must be files; two draws of dropout are made of nodes alone."""
-        find_data(settings, "train graph")
+        """A model of its own; two draws of dropout are made of nodes alone."""
+        if settings.values["init"] is not None:
+            raise UsageError("training on graphs", "a model to begin with", "none: it is new")
         if settings.values["r_drop"] and self.usual(settings.values) is GRAPHS:
             problem = f"r_drop = {settings.values['r_drop']:g} with labels of whole graphs"
             raise UsageError("training on graphs", problem, "0: only nodes are read twice")
 
-    def prepare(self, plan: RunPlan, folder: Any, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan) -> RunData:
         """Read the graphs, name their labels, find their paths."""
-        progress("reading")
+        plan.progress("reading")
         own, graphs = plan.own, read_graphs(plan.files, plan.own.label)
         train, valid = select_labels(graphs, "train", ""), select_labels(graphs, "valid")
         if plan.data.valid:
             valid = select_labels(read_graphs(plan.data.valid, own.label), "valid", "")
-        labels: Any = [replace(graph, labels=[x for x in graph.labels if x]) for graph in train]
+        labels = [label for graph in train for label in graph.labels if label]
         task = find_task(task_of(train), plan, labels)
         config = build_model(own, task, train)
 
@@ -167,30 +164,25 @@ class GraphKind(HeadKind):
             laid = [lay_out(graph, config) for graph in graphs]
             return LabelledRows(laid, answers, own.rows, collate, seed)
 
-        progress("finding shortest paths")
+        plan.progress("finding shortest paths")
         source, checked = rows(train, plan.seed), rows(valid, None) if valid else None
         counts = [sum(x != "" for graph in part for x in graph.labels) for part in (train, valid)]
-        sizes = {"train": f"{counts[0]:,} labels", "valid": f"{counts[1]:,} labels"}
-        say(f"training on {sizes['train']} of {len(train):,} graphs, validating on {counts[1]:,}")
-        files = [*find_files(plan.files), *find_files(plan.data.valid)]
-        hashes = {str(path): file_hash(path) for path in files}
-        known, own = {"labels": task.names}, (config, task, train[0].column)
-        return RunData(None, source, checked, known, hashes, {**sizes}, own)
+        sizes: Any = {"train": f"{counts[0]:,} labels", "valid": f"{counts[1]:,} labels"}
+        known, held = {"labels": task.names}, (config, task, train[0].column)
+        return RunData(None, source, checked, known, plan.hashes, sizes, held)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """As the graphs want it."""
         return data.held[0], None
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """A new model; config.json names its labels."""
         config, task, column = data.held
-        kit = Kit(Model.fresh(config, plan.seed))
+        kit = Kit.fresh(config, None, plan.seed)
         for module in kit.model.modules():
             if isinstance(module, Attention) and plan.device == "cpu":
                 module.kernel = attend_neighbours
-        kit.config = kit.fresh_config() | {"label_mean": task.mean, "label_std": task.spread}
-        kit.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
-        kit.config[COLUMN] = column
+        kit.config = kit.fresh_config() | task.describe() | {COLUMN: column}
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
@@ -246,13 +238,13 @@ def task_of(graphs: list[Graph]) -> str:
     if not graphs or graphs[0].by_node:
         return "tag"
     whole = len(values) <= CLASSES and all(value.lstrip("-").isdecimal() for value in values)
-    return "classify" if whole or set("".join(values)) - set("0123456789+-.eE") else "regress"
+    return "regress" if not whole and all(map(is_number, values)) else "classify"
 
 
 def answer_of(graph: Any, task: Task) -> Any:
     """The label of a graph, or those of its nodes, as the loss reads them."""
     if task.kind == "regress":
-        return (read_number(graph) - task.mean) / task.spread
+        return (read_number(graph.place, graph.labels[0]) - task.mean) / task.spread
     each = TokenLabels(task.names.index(x) if x in task.names else IGNORED for x in graph.labels)
     return each if task.kind == "tag" else each[0]
 
@@ -275,45 +267,40 @@ def build_model(own: GraphShape, task: Task, graphs: list[Graph]) -> ModelConfig
 
 
 def predict_graphs(
-    kit: Kit, files: Paths, label: str | None = None, split: str | None = None
-) -> Iterator[tuple[Tensor, str, Prediction]]:
-    """(probabilities (C,) or a number (1,), label as it is written, what is said).
+    kit: Kit, files: Files, label: str | None = None, split: str | None = None
+) -> Iterator[Answer]:
+    """What a model says of each graph or each node.
 
-    Of each graph or each node; with a split of those alone that have a label in it, or of all that
-    have one where the files have no splits.
+    With a split of those alone that have a label in it, or of all that have one where the files
+    have no splits.
     """
-    doing, config = f"reading {files}", kit.model.config
+    doing, config = f"reading {', '.join(list_files(files))}", kit.model.config
     if config.front.kind != "graph":
         raise wrong_network(doing, kit, "a model that reads graphs: `regard train graph` makes one")
     task = read_task(kit, doing)
     graphs = read_graphs(files, label or kit.config.get(COLUMN), labelled=split is not None)
+    check_labels(kit, graphs[0], doing)
     graphs = graphs if split is None else select_labels(graphs, split, "")
-    if not graphs or graphs[0].by_node != (task.kind == "tag"):
-        of = "nodes" if task.kind == "tag" else "graphs"
-        raise DataError(doing, "none", f"labels of the split {split}, of {of}" if split else of)
+    if not graphs:
+        raise DataError(doing, f"no labels of the split {split}", "some")
     scores = run_rows(kit.model, [lay_out(graph, config) for graph in graphs], collate)
     for graph, some in zip(graphs, scores, strict=True):
-        rows = some.view(len(graph.labels), -1)
-        for name, answer, row in zip(graph.names, graph.labels, rows, strict=True):
-            if split is not None and task.kind == "regress" and not is_number(answer):
-                note(f"left out: {graph.place}: the label {answer!r}; expected a number")
-            elif task.kind == "regress":
-                row = row * task.spread + task.mean
-                yield row, answer, Prediction(name, float(row))
-            elif answer or split is None:
-                row = row.softmax(-1)
-                yield row, answer, Prediction(name, task.names[int(row.argmax())], float(row.max()))
+        rows = task.chances(some).view(len(graph.labels), -1)
+        for name, label, row in zip(graph.names, graph.labels, rows, strict=True):
+            if graph.fault is not None:
+                yield row, [label], Failed(graph.fault)
+            elif split is not None and task.kind == "regress" and not is_number(label):
+                error = DataError(graph.place, f"the label {label!r}", "a number")
+                yield row, [label], Failed(error)
+            elif label or split is None:
+                yield row, [label], task.answer(name, row)
 
 
-def score_graphs(
-    kit: Kit, files: Paths, label: str | None, split: str
-) -> ClassScores | NumberScores:
-    """How right a model is on the labels of a split, or on all where the files have no splits."""
-    answers = list(predict_graphs(kit, files, label, split))
-    task, labels = read_task(kit, f"evaluating on {files}"), [answer for _, answer, _ in answers]
-    if task.kind == "regress":
-        return score_numbers([*map(float, labels)], [float(row) for row, *_ in answers])
-    return score_answers(task, list(enumerate(labels)), [row for row, *_ in answers])
+def check_labels(kit: Kit, graph: Graph, doing: str) -> None:
+    """Refuse labels of nodes where a model was trained on those of graphs, and the reverse."""
+    if graph.by_node != (nodes := kit.model.config.head.take == "all"):
+        expected = f"{LABELLED[nodes]}, as this model was trained on"
+        raise DataError(doing, LABELLED[graph.by_node], expected)
 
 
 # Looking inside -----------------------------------------------------------------------------------
@@ -322,11 +309,14 @@ def score_graphs(
 def map_graph(kit: Kit, asked: str, target: str | None, **how: Any) -> AttentionMaps:
     """Maps of the first graph of a file, or of a molecule as SMILES."""
     try:
-        there = Path(asked).exists()
+        there = bool(asked) and Path(asked).exists()
         graph = read_graphs(asked, labelled=False)[0] if there else molecule_graph(asked, asked)
+        if graph.fault is not None:
+            raise graph.fault
     except DataError as error:
         fault = error.found if there else f"no such file, and as SMILES {error.found}"
         raise DataError(f"reading {asked}", fault, "a file of graphs, or SMILES") from None
+    check_labels(kit, graph, f"reading {asked}")
     names = graph.names if graph.by_node else [str(n) for n in range(len(graph))]
     laid = lay_out(graph, kit.model.config)
     tokens = ["graph"] * (len(laid.nodes) - len(graph)) + [*(graph.atoms or names)]

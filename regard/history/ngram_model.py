@@ -361,8 +361,7 @@ def draw_samples(
     for order in orders or ():
         if not 1 <= order <= most:
             raise UsageError("drawing texts", f"order {order}", f"1 to {most}")
-    listed = orders or range(1, most + 1)
-    return Samples([model.sample(order, words, prompt) for order in listed])
+    return Samples([model.sample(order, words, prompt) for order in orders or range(1, most + 1)])
 
 
 BLANKS = {ord("\n"): "⏎", ord("\r"): "␍", ord("\t"): "⇥"}

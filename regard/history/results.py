@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from regard.result import Grid, Result, Row, grid_of, human, human_time, shown
+from regard.result import Grid, Result, Row, grid_of, grid_of_values, human_time, shown
 
 # Word vectors -------------------------------------------------------------------------------------
 
@@ -53,7 +54,7 @@ class Clusters(Result):
     def parts(self) -> Iterator[str | Grid]:
         """The first words of each class, and how many it has."""
         rows = [(c.label, " ".join(c.words[: self.top]), f"{len(c.words):,}") for c in self.classes]
-        yield Grid(self.title(), ("label", "words", ""), rows, left=2)
+        yield Grid(self.title(), ("label", "words", ""), rows, left=range(2))
 
 
 class WeightedTitle(Row):
@@ -117,13 +118,10 @@ class Entropy(Result):
         """The table of F_N, what the coder reached, and what is to be known of them."""
         kinds = f"{self.symbols} symbols ({SPELT[self.alphabet]})"
         yield f"{self.file}: {self.letters:,} letters, {kinds}"
-        published = self.shannon or ()
-        columns = ["", "plug-in", "held-out"] + ["Shannon 1951"] * bool(published)
-        rows = []
-        for n, values in enumerate(zip(self.F, self.held_out, strict=True)):
-            own = [f"{published[n]:.2f}" if n < len(published) else ""] if published else []
-            rows.append([f"F{n}", *(f"{value:.3f}" for value in values), *own])
-        yield Grid("bits per letter", columns, rows)
+        names, published = [f"F{n}" for n in range(len(self.F))], self.shannon or ()
+        rows = zip_longest(names, self.F, self.held_out, published[: len(names)])
+        columns = ("", "plug-in", "held-out", "Shannon 1951")
+        yield grid_of_values("bits per letter", columns, rows, (None, "{:.3f}", "{:.3f}", "{:.2f}"))
         yield grid_of("predicted from what was read, and coded", self.coded)
         for row in self.coded:
             of = f"of {row.tokens:,} tokens"
@@ -176,11 +174,11 @@ class Guesses(Result):
         names = [f"{a}" if a == b else f"{a}–{b}" if b else f"{a}+" for a, b in GROUPS]
         rows = []
         for row in self.players:
-            shares = [f"{100 * sum(row.q[a - 1 : b]):.0f}" for a, b in GROUPS]
+            shares = [round(100 * sum(row.q[a - 1 : b])) for a, b in GROUPS]
             bars = "".join(BARS[-int(-8 * share // 1)] for share in row.q[:8])
-            bounds = [human(row.lower, "{:.2f}"), human(row.upper, "{:.2f}")]
-            rows.append((Path(row.player).name, bars, *shares, *bounds))
-        yield Grid(self.title(), ("player", "1 … 8", *names, "lower", "upper"), rows, 2)
+            rows.append((Path(row.player).name, bars, *shares, row.lower, row.upper))
+        columns = ("player", "1 … 8", *names, "lower", "upper")
+        yield grid_of_values(self.title(), columns, rows, "{:.2f}")
         if person:
             yield "Shannon's reader, who knew 100 letters: 0.6 to 1.3 bits per letter."
 
@@ -335,13 +333,10 @@ class Ladder(Result):
         if self.kind == "translation":
             yield "bits: of the validation pairs; rungs that count words know no other words"
             columns, title = ("words", "lines", *titled), "BLEU by words of the source"
+            bands = zip(*(row.by_length or () for row in self.rungs), strict=True)
             rows = [
-                (
-                    f"{band[0]['from']} to {band[0]['to']}",
-                    f"{band[0]['lines']:,}",
-                    *(f"{each['bleu']:.1f}" for each in band),
-                )
-                for band in zip(*(row.by_length or () for row in self.rungs), strict=True)
+                (f"{b[0]['from']} to {b[0]['to']}", b[0]["lines"], *(each["bleu"] for each in b))
+                for b in bands
             ]
         elif self.french and self.french["lacking"]:
             lacking = ", ".join(self.french["lacking"])
@@ -350,8 +345,7 @@ class Ladder(Result):
         else:
             columns = ("words", *titled)
             title = "p(French) after “I grew up in France … I speak fluent”, by words between"
-            rows = [
-                (str(distance), *(human((row.french or [])[n], "{:.2g}") for row in self.rungs))
-                for n, distance in enumerate((self.french or {}).get("distances", ()))
-            ]
-        yield Grid(title, columns, rows)
+            distances = (self.french or {}).get("distances", ())
+            rows = list(zip(distances, *(row.french or () for row in self.rungs), strict=True))
+        form = "{:.1f}" if self.kind == "translation" else "{:.2g}"
+        yield grid_of_values(title, columns, rows, form)

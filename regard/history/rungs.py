@@ -386,8 +386,7 @@ class Climb:
         model = str(out / "final" if rung.verb else out)
         if self.pairs:
             score = self.evaluate.translate(model, self.files["test"], by_length=True, workers=1)
-            bands = score.to_dict()["by_length"]
-            return costs | {"bleu": score.bleu, "by_length": bands}
+            return costs | {"bleu": score.bleu, "by_length": score.to_dict()["by_length"]}
         costs.pop("steps", None)
         score = self.evaluate.lm(model, self.files["test"])
         quality = {"perplexity": score.perplexity, "bits": score.bits_per_token}

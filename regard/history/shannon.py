@@ -239,8 +239,7 @@ def play_game(
         own = own[: len(typed)]
         ranks = {YOU: typed, **{name: row[: len(typed)] for name, row in ranks.items()}}
     players = [judge_player(name, row, len(symbols)) for name, row in ranks.items() if len(own)]
-    text = Letters(own, symbols).text
-    return Guesses(str(file), alphabet, len(symbols), begin, text, players)
+    return Guesses(str(file), alphabet, len(symbols), begin, Letters(own, symbols).text, players)
 
 
 def choose_passage(letters: Letters, asked: int | None, count: int) -> int:

@@ -95,8 +95,7 @@ def open_theirs(path: Path, kit: Kit) -> nn.Module:
         else:  # its from_pretrained wants one more library for a .gguf file; its reader does not
             from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-            stated = load_gguf_checkpoint(path)["config"]
-            model = kind(kind.config_class(**kit.config | stated))
+            model = kind(kind.config_class(**kit.config | load_gguf_checkpoint(path)["config"]))
             model.load_state_dict(load_gguf_checkpoint(path, True, model)["tensors"], strict=False)
             model.tie_weights()
     opened: nn.Module = model.eval()

@@ -66,8 +66,7 @@ class ActivationCache(dict[str, Tensor]):
         """Attention weights (B, H, T, S), rebuilt from `q` and `k` where they were not read."""
         path, _ = find_attention(self.hooked, layer)
         taps = [f"{path}.pattern"] if f"{path}.pattern" in self else pattern_taps(self.hooked, path)
-        seen = {tap: self[tap] for tap in taps}
-        return rebuild_pattern(self.hooked, path, seen, self.batch)
+        return rebuild_pattern(self.hooked, path, {tap: self[tap] for tap in taps}, self.batch)
 
     def parts(self) -> StreamStack:
         """What wrote the stream: the embedding, each head, biases and MLPs, which sum to its end.

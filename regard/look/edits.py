@@ -336,8 +336,7 @@ def parse_edit(tap: str, kind: str, options: Sequence[str], text: str) -> Edit:
     try:
         scale = float(values.get("scale", "1"))
     except ValueError:
-        problem = f"scale {values['scale']!r} in {text!r}"
-        raise UsageError(PARSING, problem, "a number") from None
+        raise UsageError(PARSING, f"scale {values['scale']!r} in {text!r}", "a number") from None
     return add(vector * scale, **where)
 
 

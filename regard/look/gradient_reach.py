@@ -39,8 +39,7 @@ def compare_fresh(
     for kind in track(kinds, DOING):
         family: Any = "llama" if kind == "transformer" else kind
         heads = next(n for n in (4, 2, 1) if dim % n == 0)
-        shape = ShapeConfig(family, dim, depth, heads=heads).resolve("lm")
-        config, _ = shape.build(VOCAB, length)
+        config, _ = ShapeConfig(family, dim, depth, heads=heads).resolve("lm").build(VOCAB, length)
         model = model_class(config).fresh(config, seed)
         curves.append(GradientCurve(kind, gradient_by_lag(model, ids)))
     return GradientReach(length, list(range(1, length)), curves)

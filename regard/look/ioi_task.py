@@ -125,8 +125,7 @@ def measure_ioi(kit: Kit, count: int = 64, *, heads: bool = False, top: int = 5)
         return figures
     repeats = repeats_for(kit, seed=seed)
     listed = HeadClasses(kit.hooked, pairs, repeats).find(top)
-    thresholds = {"looks": MIN_ATTENTION, "effect": MIN_EFFECT}
-    return replace(figures, thresholds=thresholds, heads=listed)
+    return replace(figures, thresholds={"looks": MIN_ATTENTION, "effect": MIN_EFFECT}, heads=listed)
 
 
 # Heads by class ---------------------------------------------------------------------------------

@@ -336,8 +336,7 @@ def send_along_paths(
         edits.setdefault(tap, []).append(edit)
     logits, heard = hooked.run(batch, taps_of(receivers), edits)
     if receivers:
-        every = torch.ones(1, len(receivers), dtype=torch.bool)
-        masks = site_masks(receivers, every, heard)
+        masks = site_masks(receivers, torch.ones(1, len(receivers), dtype=torch.bool), heard)
         logits, _ = hooked.run(batch, (), {t: patch(heard[t], mask=m) for t, m in masks.items()})
     return logits
 

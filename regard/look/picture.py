@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import UsageError
 from regard.look.labels import fit
 from regard.look.results import LEVELS, AttentionMaps, Overlay
+from regard.result import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -15,16 +16,6 @@ if TYPE_CHECKING:
 SENTENCES = 6  # of a picture
 WIDEST = 60  # words of a grid that can still be read
 NAMED = 80  # tokens of a side that can be named
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        problem, fix = "matplotlib is not installed", "pip install 'regard[plot]'"
-        raise UsageError("drawing a picture", problem, "the plot extra", fix) from None
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def label(text: str) -> str:

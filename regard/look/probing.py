@@ -308,8 +308,7 @@ def read_corpus(kit: Kit, sentences: list[ConllSentence]) -> TaggedCorpus:
         long = f"{len(filled) - len(kept):,} sentences have more than {most:,} tokens, what fits"
         note(f"{long}: left out")
     if not kept:
-        problem = "no sentence that the model has room for"
-        raise DataError("probing", problem, "shorter sentences")
+        raise DataError("probing", "no sentence that the model has room for", "shorter sentences")
     return kept
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from regard.errors import DataError, UsageError
-from regard.result import Grid, Result, Row, grid_of, shown
+from regard.result import Grid, Result, Row, grid_of, grid_of_values, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -257,7 +257,7 @@ class AttentionMaps(Result):
             lines.append((asking[query], f"|{marks}|" if marks else "", said))
         name = "the mean of all heads" if head is None else f"head {head[0]}.{head[1]}"
         part = f" (the last {TOKENS_SHOWN} of {len(asking):,} tokens)" if first else ""
-        yield Grid(f"where each token looks: {name}{part}", ("", "", ""), lines, left=3)
+        yield Grid(f"where each token looks: {name}{part}", ("", "", ""), lines, left=range(3))
         if words := self.predicted():
             said = ", ".join(f"{word.strip()} {share:.1%}" for word, share in words)
             yield f"predicted {where}: {said}"
@@ -532,15 +532,13 @@ class Attribution(ExplainedText):
     def parts(self) -> Iterator[str | Grid]:
         """Tokens with bars: to the left what speaks against the answer, to the right for it."""
         largest = max(map(abs, self.scores), default=0.0) or 1.0
-        interval = self.explanation.interval
-        spread = [] if interval is None or not self.explanation.orders else interval.tolist()
-        rows = []
-        for n, (piece, score) in enumerate(zip(self.pieces, self.scores, strict=True)):
-            bar = "█" * round(abs(score) / largest * BAR)
-            left, right = (bar, "") if score < 0 else ("", bar)
-            cells = [piece, f"{score:.4f}", *(f"± {x:.4f}" for x in spread[n : n + 1])]
-            rows.append([*cells, f"{left:>{BAR}}│{right:<{BAR}}"])
-        yield Grid(self.title(), ["token", "score", *["95 %"] * bool(spread), ""], rows)
+        sizes = [round(score / largest * BAR) for score in self.scores]
+        bars = [f"{'█' * -size:>{BAR}}│{'█' * size}" for size in sizes]
+        drawn = self.explanation.interval if self.explanation.orders else None
+        spread = [None] * len(bars) if drawn is None else drawn.tolist()
+        rows = zip(self.pieces, self.scores, spread, bars, strict=True)
+        forms = (None, "{:.4f}", "± {:.4f}", None)
+        yield grid_of_values(self.title(), ("token", "score", "95 %", ""), rows, forms)
         yield from self.explanation.parts()
 
 
@@ -556,18 +554,15 @@ class AttributionComparison(ExplainedText):
     def parts(self) -> Iterator[str | Grid]:
         """Scores by method, faithfulness, and how methods agree."""
         scores = [method.scores.tolist() for method in self.methods.values()]
-        rows = [
-            [piece, *(f"{score:.4f}" for score in row)]
-            for piece, row in zip(self.pieces, zip(*scores, strict=True), strict=True)
-        ]
-        yield Grid(self.title(), ["token", *self.methods], rows)
-        areas = {name: (x.deletion, x.insertion) for name, x in self.methods.items()}
-        areas["random"] = self.random["deletion"], self.random["insertion"]
-        rows = [[name, *(f"{area:.3f}" for area in both)] for name, both in areas.items()]
+        rows = zip(self.pieces, *scores, strict=True)
+        yield grid_of_values(self.title(), ("token", *self.methods), rows, "{:.4f}")
+        areas = [(name, each.deletion, each.insertion) for name, each in self.methods.items()]
+        areas.append(("random", self.random["deletion"], self.random["insertion"]))
         title = "faithfulness: deletion (small is good) and insertion (large is good)"
-        yield Grid(title, ["method", "deletion", "insertion"], rows)
-        rows = [[a, *(f"{x:.2f}" for x in row.values())] for a, row in self.spearman.items()]
-        yield Grid("rank correlation (Spearman)", ["", *self.spearman], rows)
+        yield grid_of_values(title, ("method", "deletion", "insertion"), areas, "{:.3f}")
+        pairs = ((name, *row.values()) for name, row in self.spearman.items())
+        names = ("", *self.spearman)
+        yield grid_of_values("rank correlation (Spearman)", names, pairs, "{:.2f}")
 
 
 # Patching ---------------------------------------------------------------------------------------
@@ -839,16 +834,10 @@ class TreeProbe(Result):
 
 
 class SpeechTreeProbes(Result):
-    """Trees of speech as it was spoken, and without fillers and restarts."""
+    """Trees of speech."""
 
-    spoken: TreeProbe
-    cleaned: TreeProbe
-
-    def parts(self) -> Iterator[str | Grid]:
-        """One after the other."""
-        for name, probe in (("spoken", self.spoken), ("cleaned", self.cleaned)):
-            yield name
-            yield from probe.parts()
+    spoken: TreeProbe = shown(title="as it was spoken")
+    cleaned: TreeProbe = shown(title="without fillers and restarts")
 
 
 # Gradients ----------------------------------------------------------------------------------------
@@ -873,11 +862,9 @@ class GradientReach(Result):
         """A column for each model, at lags of 1, 2, 4, … and the last."""
         count = len(self.lags)
         shown_lags = sorted({*(2**n for n in range(count.bit_length())), count})
-        rows = [
-            (str(lag), *(f"{curve.gradient[lag - 1]:.2e}" for curve in self.models))
-            for lag in shown_lags
-        ]
-        yield Grid(self.title(), ("lag", *(curve.name for curve in self.models)), rows)
+        rows = [(lag, *(curve.gradient[lag - 1] for curve in self.models)) for lag in shown_lags]
+        names = ("lag", *(curve.name for curve in self.models))
+        yield grid_of_values(self.title(), names, rows, "{:.2e}")
 
     def plot(self) -> Any:
         """The curves on a logarithmic scale."""

@@ -59,8 +59,7 @@ def find_taps(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
 
 def listed(names: str | Iterable[str]) -> tuple[str, ...]:
     """One pattern or several."""
-    wanted = [names] if isinstance(names, str) or not isinstance(names, Iterable) else names
-    several = tuple(wanted)
+    several = tuple([names] if isinstance(names, str) or not isinstance(names, Iterable) else names)
     if not all(isinstance(pattern, str) for pattern in several):
         raise UsageError("finding a tap", f"taps = {names!r}", "names or patterns of taps")
     return several

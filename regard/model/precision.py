@@ -176,8 +176,7 @@ class PackedLinear(nn.Linear):
     def train(self, mode: bool = True) -> PackedLinear:
         """Refused: packed weights would not follow the training."""
         if mode:
-            fault = "a model that computes in int8"
-            raise UsageError("training", fault, "plain linear maps", UNDO)
+            raise UsageError("training", "a model that computes in int8", "plain linear maps", UNDO)
         return super().train(mode)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLinear:

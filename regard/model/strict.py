@@ -80,8 +80,7 @@ class StrictCache:
         for document in (alone.document, None):  # None: the source is not packed, all of it
             if (alone.row, document) in self.memories:
                 return self.memories[alone.row, document]
-        nothing = next(self.model.parameters()).new_zeros(1, 0, self.model.config.width)
-        return Memory(nothing)
+        return Memory(next(self.model.parameters()).new_zeros(1, 0, self.model.config.width))
 
 
 def sequences(count: int, width: int, real: Tensor | None, document: Tensor | None) -> list[Alone]:

@@ -240,12 +240,13 @@ def continuations(
 def reorder(tensors: Sequence[Tensor], rows: Tensor, group: int, used: int) -> bool:
     """Row n of each (B, S, …) becomes what row rows[n] was, as far as `used` of S; in place.
 
-    False, and nothing done, where the kernel does not fit: the rows of a group come from one group,
-    and groups may be dropped but not change places.
+    False, and nothing done, where the kernel does not fit: the tensors are alike, the rows of a
+    group come from one group, and groups may be dropped but not change places.
     """
     kernels, held = library(), tensors[0]
     plain = held.dtype == torch.float32 and held.device.type == "cpu" and len(rows) <= len(held)
-    if kernels is None or not plain or len(rows) % group or not held.is_contiguous():
+    alike = all(other.shape == held.shape and other.is_contiguous() for other in tensors)
+    if kernels is None or not plain or len(rows) % group or not alike:
         return False
     places = (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
     stride, size = held.stride(0), used * held.stride(1)

@@ -9,15 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from regard.errors import UsageError
 from regard.nvib.config import NVIBConfig, Strength, Temperatures
 from regard.nvib.results import Attached, Interpolation, Reconstruction, SampledTexts
 from regard.result import Failed
-from regard.verbs import Amount, Count, Files, ModelLike, Natural, Texts, answer_texts, verb
+from regard.verbs import (
+    FLAT,
+    Amount,
+    Count,
+    Files,
+    ModelLike,
+    Natural,
+    Texts,
+    answer_texts,
+    check_value,
+    verb,
+)
 
 if TYPE_CHECKING:
     from regard.kit import Kit
+    from regard.model.model import Model
 
 __all__ = ["NVIBConfig", "Temperatures", "attach", "detach", "interpolate", "reconstruct"]
 __all__ += ["regularise", "restore", "sample"]
@@ -43,7 +56,8 @@ def attach(kit: Kit, pattern: str = "*", config: NVIBConfig = NVIB) -> Attached:
     """
     from regard.nvib.denoising import attach as put
 
-    return put(kit.model, pattern, config)
+    check_value("attach", "config", config, Annotated[NVIBConfig, FLAT])
+    return put(_model_of(kit), str(pattern), config)
 
 
 def detach(kit: Kit) -> None:
@@ -54,7 +68,17 @@ def detach(kit: Kit) -> None:
     """
     from regard.nvib.denoising import detach as take
 
-    take(kit.model)
+    take(_model_of(kit))
+
+
+def _model_of(kit: Kit) -> Model:
+    """The model of a Kit: what is changed in place has to be open."""
+    from regard.kit import Kit
+
+    if not isinstance(kit, Kit):
+        fault = f"kit = {kit!r}"
+        raise UsageError("changing a model in place", fault, "a Kit", "open it with regard.load")
+    return kit.model
 
 
 def regularise(model: ModelLike, strength: Strength = 0.0, *, text: Files | None = None) -> Kit:
@@ -79,9 +103,9 @@ def regularise(model: ModelLike, strength: Strength = 0.0, *, text: Files | None
     from regard.loading import open_kit
     from regard.nvib.conversion import attach
 
+    check_value("regularise", "model", model, ModelLike)
     kit = open_kit(model)
     attach(kit, strength, text)
-    kit.nv = strength, text
     return kit
 
 

@@ -137,8 +137,7 @@ class Bottleneck(nn.Module):
 
 def read_draw(z: Tensor, log_weights: Tensor, noise: float) -> Reading:
     """Points z (B, N, D) with weights, queries being q = z + Normal(0, noise)."""
-    bias = log_weights - z.square().sum(-1) / (2 * noise)
-    return Reading(z, bias, None)
+    return Reading(z, log_weights - z.square().sum(-1) / (2 * noise), None)
 
 
 def read_mean(mixture: Mixture, noise: float) -> Reading:
@@ -146,8 +145,7 @@ def read_mean(mixture: Mixture, noise: float) -> Reading:
     variance = mixture.log_variance.exp()
     total = variance + noise
     evidence = (mixture.mean.square() / total + (total / noise).log()).sum(-1) / 2
-    vectors = mixture.mean * noise / total
-    return Reading(vectors, mixture.log_weights() - evidence, variance / total)
+    return Reading(mixture.mean * noise / total, mixture.log_weights() - evidence, variance / total)
 
 
 def draw(mixture: Mixture, kappa: int = 1) -> tuple[Tensor, Tensor]:

@@ -38,13 +38,14 @@ from regard.ambient import note, track
 from regard.core import mask as masks
 from regard.core.attention import Attention, View, fold, unfold
 from regard.core.position import rotate
-from regard.data.pairs import all_pairs
+from regard.data.pairs import MEMORY_FILE, all_pairs
 from regard.data.text_files import evenly, read_lines
 from regard.errors import DataError, UsageError, check_known
 from regard.model.batch import Batch, like_lengths, pad_rows
 from regard.model.model import Model
 from regard.nvib.config import DOING, Strength, Temperatures
-from regard.verbs import Files
+from regard.nvib.denoising import not_bilinear
+from regard.verbs import Bound, Files, list_files
 from regard.zoo import shipped
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ if TYPE_CHECKING:
 
 KINDS = ("encoder", "cross", "decoder")
 """Sites of attention: of an encoder, of a decoder to its source, and to itself."""
-MEMORY = "memory.tsv"  # of a translator's folder: word, place, origin, source, target
 TEXTS = 128  # texts or pairs that a prior is measured on
 TOGETHER = 16  # lines that a decoder reads as one text
 TOKENS = 512  # of a text at most
+SHARE = Bound(0, 1, "a number from 0 to 1")
 FAR = 40.0  # nats: a prior so much less likely than what is read is never seen
 
 
@@ -180,17 +181,14 @@ def find_sites(model: nn.Module) -> tuple[dict[str, Attention], dict[str, str]]:
     """The attentions that can be converted, by name, and why others cannot."""
     sites, others = dict[str, Attention](), dict[str, str]()
     for name, part in model.named_modules():
-        if not isinstance(part, Attention):
-            if isinstance(part, nn.RNNBase):
-                others[name] = "recurrent"
-        elif not part.fusible:
-            others[name] = "its similarity is not the dot product"
-        elif part.k_norm is not None:
-            others[name] = "its keys are normalised: no linear map of what it reads"
-        elif type(part) not in (Attention, RegularisedAttention):
-            others[name] = f"it is a {type(part).__name__}"
-        else:
-            sites[name] = part
+        if isinstance(part, nn.RNNBase):
+            others[name] = "recurrent"
+        elif isinstance(part, Attention):
+            known = type(part) in (Attention, RegularisedAttention)
+            if why := not_bilinear(part) or ("" if known else f"it is a {type(part).__name__}"):
+                others[name] = why
+            else:
+                sites[name] = part
     return sites, others
 
 
@@ -249,7 +247,7 @@ def calibration_batches(kit: Kit, files: Files | None) -> Iterator[Batch]:
         if front is not None and front.kind != "text":
             fault = f"a model that reads {front.kind}"
             raise UsageError("measuring the prior", fault, "one that reads text")
-    paths = files if files is None or isinstance(files, list | tuple) else [files]
+    paths = None if files is None else list_files(files)
     if config.target is not None:
         begin = kit.start
         pairs = evenly(shipped_pairs(kit) if paths is None else all_pairs(paths), TEXTS)
@@ -276,12 +274,12 @@ def calibration_batches(kit: Kit, files: Files | None) -> Iterator[Batch]:
 
 def shipped_pairs(kit: Kit) -> Iterator[tuple[str, str]]:
     """The sentence pairs in a translator's folder, else French and English ones of the box."""
-    data = kit.files.get(MEMORY)
+    data = kit.files.get(MEMORY_FILE)
     if data is None:
         if "fr-en" not in shipped():
             fault, fix = "no text, and no translator in the box that has some", "--nv-text FILE"
             raise UsageError("measuring the prior", fault, "a text", fix)
-        data = (shipped()["fr-en"] / MEMORY).read_bytes()
+        data = (shipped()["fr-en"] / MEMORY_FILE).read_bytes()
     for line in data.decode().splitlines():
         columns = line.split("\t")
         if len(columns) == 5:
@@ -295,11 +293,9 @@ def sites_and_strengths(model: nn.Module, strength: Strength) -> dict[str, float
     """The attentions that are to be converted, and how strongly."""
     several = strength if isinstance(strength, Mapping) else dict.fromkeys(KINDS, strength)
     for kind, how in several.items():
-        check_known(kind, KINDS, DOING)
-        number = isinstance(how, int | float) and not isinstance(how, bool)
-        if not isinstance(how, Temperatures) and not (number and 0 <= how <= 1):
-            wanted = "a number from 0 to 1, or Temperatures"
-            raise UsageError(DOING, f"strength {how!r}", wanted)
+        check_known(str(kind), KINDS, DOING)
+        if not isinstance(how, Temperatures) and not SHARE.holds(how):
+            raise UsageError(DOING, f"strength {how!r}", f"{SHARE.says}, or Temperatures")
     sites, others = find_sites(model)
     if not sites and any(several.values()):
         reasons = "; ".join(f"{name}: {why}" for name, why in others.items()) or "none at all"
@@ -316,15 +312,18 @@ def sites_and_strengths(model: nn.Module, strength: Strength) -> dict[str, float
 def attach(kit: Kit, strength: Strength, files: Files | None = None) -> None:
     """Convert the attentions of a model in place; of no strength, give it back as it was."""
     chosen = sites_and_strengths(kit.model, strength)
-    detach(kit.model)
     held, key = PRIORS.setdefault(kit.model, {}), repr(files)
-    if chosen and key not in held:
-        held[key] = measure(kit.model, list(calibration_batches(kit, files)))
+    batches = list(calibration_batches(kit, files)) if chosen and key not in held else []
+    detach(kit.model)
+    kit.nv = 0.0, None  # as it is, should measuring fail
+    if batches:
+        held[key] = measure(kit.model, batches)
     for name, how in chosen.items():
         prior = held[key][name]
         if not isinstance(how, Temperatures):
             how = Temperatures(sigma=how, alpha=FAR / max(prior.spread, 1e-6))
         convert(kit.model.get_submodule(name), prior, how)
+    kit.nv = strength, files
 
 
 def convert(site: Any, prior: Prior, how: Temperatures) -> None:

@@ -30,7 +30,7 @@ from regard.nvib.config import NVIBConfig
 from regard.nvib.results import Attached
 
 DOING = "attaching a bottleneck"
-LINEAR = "its keys are no linear maps of vectors"
+LINEAR = "no linear maps of what is read"
 ROOM = "fewer key-value heads: its cache has no room for vectors"
 NOTED = "nvib"  # the key of config.json
 
@@ -138,14 +138,20 @@ def unfit(model: nn.Module) -> dict[str, str]:
             reasons = (
                 (isinstance(part, Denoising), "a bottleneck already"),
                 (hasattr(part, "prior"), "regularised: `regard.nvib.restore` first"),
-                (not part.fusible, "no scores of dot products"),
+                (reason := not_bilinear(part), reason),
                 (stack.rotary and not part.cross, f"rotary positions: {LINEAR}"),
-                (part.k_norm, f"normalised keys: {LINEAR}"),
                 (narrow and stack.config.block.causal and not part.cross, ROOM),
                 (isinstance(part.k, PackedLinear), "int8 products: open it in fp32"),
             )
             faults[name] = next((text for holds, text in reasons if holds), "")
     return faults
+
+
+def not_bilinear(part: Attention) -> str:
+    """Why the scores of an attention are no dot products of linear maps, or nothing."""
+    if part.fusible:
+        return f"its keys are normalised: {LINEAR}" if part.k_norm is not None else ""
+    return "its scores are no dot products"
 
 
 def put_on(model: nn.Module, name: str, config: NVIBConfig) -> None:

@@ -37,8 +37,8 @@ from regard.nvib.results import Reconstruction, SampledText, Step
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import train_tokenizer
 from regard.train.config import NVAEConfig
-from regard.train.data import RunData, RunPlan, Say
-from regard.train.kinds import Seq2Seq, Tell, TextKind
+from regard.train.data import RunData, RunPlan
+from regard.train.kinds import Seq2Seq, TextKind
 from regard.train.objectives import token_logprobs
 from regard.train.results import Run, RunSettings
 from regard.train.settings import decide_text
@@ -70,19 +70,17 @@ class NVAEKind(Seq2Seq):
             raise UsageError("training an autoencoder", "a model to begin with", "a new one")
         decide_text(settings, "seq2seq")
 
-    def store(
-        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
-    ) -> Store:
+    def store(self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str]) -> Store:
         """Each line as a pair of itself."""
-        return pair_store(path, files, tokenizer, tell, same=True)
+        return pair_store(path, files, tokenizer, plan.tell, same=True)
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """Of an encoder-decoder; no family has a bottleneck."""
         return super().shape(plan, data)[0], None
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """An encoder-decoder with bottlenecks where the settings want them."""
-        kit, own = super().make_kit(plan, data, say), plan.own
+        kit, own = super().make_kit(plan, data), plan.own
         assert kit.model.encoder is not None
         config = NVIBConfig(**{each.name: getattr(own, each.name) for each in fields(NVIBConfig)})
         depth = len(kit.model.encoder.blocks)

@@ -66,6 +66,8 @@ def discover(
     sides = [side for side in (positives, negatives) if side is not None]
     files = [str(side) for side in sides if isinstance(side, str | Path)]
     check_places(checker)
+    if positives is None and negatives is not None:
+        raise UsageError("choosing lines", "negatives alone", "the positives too")
     if checker is not None and Path(checker).resolve() in {Path(file).resolve() for file in files}:
         raise UsageError(f"writing {checker}", f"{checker} is read", "another file")
     lines, notes = read_examples(sides, animals, blocks, form, label)

@@ -84,8 +84,7 @@ def discover_rule(
             if n < 4 or (n < 2 * RIVALS and not search.late()):
                 one = with_automaton(one, null, vocabulary, rng)
             is_claimed = claimed and one.p_value < LEVEL
-            checker = write_checker(one, form, file)
-            hypotheses[n] = replace(one, claimed=is_claimed, checker=checker)
+            hypotheses[n] = replace(one, claimed=is_claimed, checker=write_checker(one, form, file))
         near = [n for n, one in enumerate(hypotheses) if one.score <= hypotheses[0].score + NEAR]
         near = near[:RIVALS]
         most = hypotheses[0].right if hypotheses else 0

@@ -99,17 +99,16 @@ def read_examples(
         lines = [replace(line, file=ANIMALS.name) for line in read_blocks(ANIMALS, form)]
     elif blocks or form.label_column:
         if not isinstance(sides[0], str | Path):
-            fault = "lines instead of a file"
-            raise UsageError("choosing lines", fault, "a file with both labels")
+            raise UsageError("choosing lines", "lines instead of a file", "a file with both labels")
         lines = list(read_blocks(sides[0], form) if blocks else read_side(sides[0], True, form))
     else:
         lines = []
         for n, side in enumerate(sides):
             part = list(read_side(side, n == 0, form))
             lines += part
-            if not part:
-                name = side if isinstance(side, str | Path) else ("positives", "negatives")[n]
-                notes.append(f"{name} has no lines")
+            if not (part or answers):
+                which = ("positives", "negatives")[n]
+                raise DataError(f"reading the {which}", f"no lines in {side}", "a sequence on each")
     if not lines:
         where = ", ".join(str(side) for side in sides if isinstance(side, str | Path))
         problem = f"no tokens in {where or 'the lines'}"

@@ -40,8 +40,7 @@ def distinct(
     """One of those that say the same on every line and every word: the cheapest."""
     kept: dict[tuple[bytes, bytes], RuleCandidate] = {}
     for one in candidates:
-        verdicts = bytes(map(one.rule.compile(), words))
-        kept.setdefault((one.row.tobytes(), verdicts), one)
+        kept.setdefault((one.row.tobytes(), bytes(map(one.rule.compile(), words))), one)
         if len(kept) >= most:
             break
     return list(kept.values())

@@ -9,7 +9,7 @@ from functools import cached_property
 from regard.errors import DataError
 from regard.formal.dfa import DFA
 from regard.formal.state_diagram import AutomatonResult
-from regard.result import Grid, Result, Row, shown
+from regard.result import Grid, Result, Row, grid_of_values, shown
 from regard.rules.rule import Accepts, Rule
 
 SHOWN, SHOWN_EXCEPTIONS = 10, 5
@@ -221,15 +221,13 @@ class Discovery(AutomatonResult):
         listed = list(enumerate(self.hypotheses[:SHOWN], 1))
         if listed:
             rows = [
-                (
-                    *(str(n), one.rule, f"{one.right}/{one.lines}", str(one.bits)),
-                    *(f"{one.score:.1f}", number(one.posterior), number(one.p_value)),
-                )
-                for n, one in listed
+                (str(n), h.rule, f"{h.right}/{h.lines}", h.bits, h.score, h.posterior, h.p_value)
+                for n, h in listed
             ]
             title = "rules" if self.claimed else "candidates, none of which is claimed"
             columns = ("", "rule", "right", "bits", "total", "posterior", "p")
-            yield Grid(f"{title}, best first", columns, rows, left=2)
+            forms = (*[None] * 4, "{:.1f}", number, number)
+            yield grid_of_values(f"{title}, best first", columns, rows, forms)
         for n, one in listed[:5]:
             for line in one.exceptions[:SHOWN_EXCEPTIONS]:
                 text = line.text if len(line.text) <= CLIP else f"{line.text[: CLIP - 1]}…"
@@ -243,18 +241,16 @@ class Discovery(AutomatonResult):
         if self.probes:
             rivals = sorted([*self.probes[0].accepted_by, *self.probes[0].refused_by])
             table = [
-                (probe.text, *("yes" if n in probe.accepted_by else "no" for n in rivals))
-                for probe in self.probes
+                (probe.text, *(n in probe.accepted_by for n in rivals)) for probe in self.probes
             ]
             title = "probes that would decide, and what each rule says"
-            yield Grid(title, ("", *map(str, rivals)), table)
+            yield grid_of_values(title, ("", *map(str, rivals)), table)
             yield f"  answer one and rank again: --label '{self.probes[0].text} : yes'"
         yield from (f"* {note}" for note in self.notes)
         if self.hypotheses:
             best = self.hypotheses[0]
             if best.dot is not None and best.states is not None and best.states <= 8:
-                yield f"\nautomaton of rule 1, {best.states} states (DOT)"
-                yield best.dot.rstrip()
+                yield f"\nautomaton of rule 1, {best.states} states (DOT)\n{best.dot.rstrip()}"
             yield f"\nchecker of rule 1 (--checker writes it)\n{best.checker.rstrip()}"
         if self.neural is not None:
             yield ""

@@ -66,6 +66,8 @@ def transcribe(
         problem = f"{len(several)} files and --out {out}"
         raise UsageError(doing, problem, "a name for each", "--out '{}.srt'")
     check_places(out)
+    if out is not None and Path(out).suffix not in (".txt", ".srt", ".vtt", ".json"):
+        raise UsageError(doing, f"--out {out}", "a name that ends in .txt, .srt, .vtt or .json")
     raw = None if rate is None or format is None else (rate, format)
     kit = open_kit(model, precision, text=False)
     if not writes_letters(kit):

@@ -42,9 +42,8 @@ def ctc_loss(
     logs = model(Batch(x)).float().log_softmax(-1)  # (B, T, V)
     lengths = (labels != IGNORED).sum(1)
     frames = torch.full_like(lengths, logs.shape[1])
-    gold = labels.clamp(min=0)
-    options: dict[str, Any] = {"blank": BLANK, "reduction": "sum", "zero_infinity": True}
-    total = F.ctc_loss(logs.transpose(0, 1), gold, frames, lengths, **options)
+    known = logs.transpose(0, 1), labels.clamp(min=0), frames, lengths
+    total = F.ctc_loss(*known, BLANK, reduction="sum", zero_infinity=True)
     figures = {}
     if not model.training:
         paths, texts = logs.argmax(-1).tolist(), labels.tolist()

@@ -51,7 +51,7 @@ from regard.train.data import RunData, RunPlan
 from regard.train.results import RunSettings
 from regard.train.settings import put
 from regard.tune.classification import freeze
-from regard.tune.prediction import read_task
+from regard.tune.prediction import Answer, read_task
 from regard.tune.results import Prediction
 from regard.vision.augmentation import Augmentation, Preparation
 from regard.vision.picture_classes import PROCESSOR, PictureKind
@@ -108,8 +108,8 @@ class SoundKind(PictureKind):
         self.beam, self.lm, self.lm_weight = beam, lm, lm_weight
 
     def complete(self, settings: RunSettings) -> None:
-        """The length of clips: a model's, or what 19 of 20 have; of transcripts all."""
-        values, most = settings.values, LONGEST
+        """The length of clips: a model's, or what 19 of 20 have; of transcripts all, slowed."""
+        values = settings.values
         init, text = values["init"], values["transcripts"]
         if text and (values["mixup"] or values["reads"] == "patches"):
             fault = "transcripts with mixup, or of patches"
@@ -118,9 +118,9 @@ class SoundKind(PictureKind):
             return
         if init is not None and (frames := self.open(init)[1].frames):
             return put(settings, "seconds", frames / 100, "init")
-        lengths = [*clip_seconds(values["files"])]
-        usual = float(np.quantile(lengths, 1.0 if text else 0.95)) if lengths else most
-        put(settings, "seconds", round(min(max(usual, 0.2), most) + 0.05, 1), "the clips")
+        lengths, slow = [*clip_seconds(values["files"])] or [LONGEST], text * values["stretch"]
+        usual = float(np.quantile(lengths, 1.0 if text else 0.95)) * (1 + slow)
+        put(settings, "seconds", round(min(max(usual, 0.2), LONGEST) + 0.05, 1), "the clips")
 
     def sizes(self, own: Any, front: Any, init: str | None = None) -> Hearing:
         """What `read_clips` is told of the model's front, and of a model to begin with."""
@@ -141,28 +141,28 @@ class SoundKind(PictureKind):
             config, family = replace(vit(*sizes), front=front), "ASTForAudioClassification"
         else:
             config = replace(whisper(*sizes), front=AudioConfig(own.dim, own.mels, frames // 2))
+            if own.transcripts:  # a letter sounds alike wherever it comes: distances tell more
+                assert config.encoder is not None
+                config = replace(config, encoder=replace(config.encoder, position="rotary"))
         if isinstance(config.front, ImageConfig):
             config = replace(config, front=replace(config.front, width=frames))
             head = HeadConfig(classes, "pair", norm=True, eps=config.encoder.block.eps, bias=True)
         else:  # of Whisper the encoder alone
-            take: Any = "all" if own.transcripts else "mean"
-            head = HeadConfig(classes, take, bias=True)
+            head = HeadConfig(classes, "all" if own.transcripts else "mean", bias=True)
             family = family if own.transcripts and config.front.kind == "wave" else None
         return replace(config, head=head, decoder=None, target=None), family
 
-    def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, bytes]:
-        """The file that says what the model reads, as transformers writes it."""
+    def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, Any]:
+        """What the file beside the weights says that the model reads, as transformers writes it."""
         form, mels, frames = sizes
         if form == "kaldi":  # which divides by twice the deviation
             said = {"feature_extractor_type": "ASTFeatureExtractor", "sampling_rate": RATE}
             said |= {"num_mel_bins": mels, "max_length": frames}
-            said |= {"mean": float(mean[0]), "std": float(std[0]) / 2, "do_normalize": True}
-        else:
-            kind = "Whisper" if form == "whisper" else "Wav2Vec2"
-            said = {"feature_extractor_type": f"{kind}FeatureExtractor", "sampling_rate": RATE}
-            said |= {"feature_size": mels, "do_normalize": form == "wave", "nb_max_frames": frames}
-            said |= {"chunk_length": frames * HOP / RATE} if form == "whisper" else {}
-        return {PROCESSOR: json.dumps(said, indent=2).encode()}
+            return said | {"mean": float(mean[0]), "std": float(std[0]) / 2, "do_normalize": True}
+        kind = "Whisper" if form == "whisper" else "Wav2Vec2"
+        said = {"feature_extractor_type": f"{kind}FeatureExtractor", "sampling_rate": RATE}
+        said |= {"feature_size": mels, "do_normalize": form == "wave", "nb_max_frames": frames}
+        return said | ({"chunk_length": frames * HOP / RATE} if form == "whisper" else {})
 
     def open(self, model: Any) -> tuple[Any, Hearing, Preparation]:
         """(model, what it reads, how stored clips are normalised) of a folder or a Kit."""
@@ -208,9 +208,7 @@ class SoundKind(PictureKind):
         count = self.open(kit)[1].frames // 2
         return (1, count), np.arange(count), 0
 
-    def predict(
-        self, kit: Kit, files: Sequence[str]
-    ) -> Iterator[tuple[Tensor, str, Prediction | Failed]]:
+    def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[Answer]:
         """Of transcripts: (log-probabilities (T, V), what is said, what is written) of each."""
         if kit.model.config.head.take != "all":
             yield from super().predict(kit, files)
@@ -218,10 +216,10 @@ class SoundKind(PictureKind):
         names, order = self.letters(kit)
         for name, label, samples in read_samples(files):
             if isinstance(samples, Failed):
-                yield torch.empty(0), label, samples
+                yield torch.empty(0), [label], samples
             else:
                 logs = self.listen(kit, samples, order)
-                yield logs, label, Prediction(name, self.write(logs, names))
+                yield logs, [label], Prediction(name, self.write(logs, names))
 
     def transcribe(
         self, kit: Kit, files: Sequence[str | Path], raw: tuple[int, str] | None
@@ -296,7 +294,7 @@ class SoundKind(PictureKind):
         if kit.model.config.head.take != "all":
             return super().score(kit, files)
         answers = leave_out(self.predict(kit, files), note)
-        pairs = [(label, str(said.label)) for _, label, said in answers]
+        pairs = [(label, str(said.label)) for _, (label,), said in answers]
         if not pairs:
             raise DataError(f"evaluating on {', '.join(files)}", "no clips", "one or more")
         rates, splits = list[Any](), (list, str.split)

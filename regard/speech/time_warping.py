@@ -62,8 +62,7 @@ def time_tokens(kit: Kit, cache: Cache, target: list[int], places: slice, size: 
         kit.model.decode(Batch(ids), Memory(*(cache.source or ())), cache)
         seen: dict[int, Any] = {layer: hooks[name].seen for layer, name in taps.items()}
     looks = torch.stack([seen[layer][0, head, :, :size] for layer, head in listed])
-    picture = smooth(looks.float().cpu())
-    return warp(-picture[places].double().numpy())
+    return warp(-smooth(looks.float().cpu())[places].double().numpy())
 
 
 def smooth(looks: Tensor) -> Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 
-from regard.result import Grid, Result, Row, human, shown
+from regard.result import Grid, Result, Row, grid_of_values, human, shown
 
 
 class Encoding(Result):
@@ -22,14 +23,12 @@ class Encoding(Result):
         if self.pieces is None or self.offsets is None:
             yield str(self)
             return
-        rows = [
-            (piece, repr(self.text[start:end]), str(id), str(start), str(end))
-            for piece, id, (start, end) in zip(self.pieces, self.ids, self.offsets, strict=True)
-        ]
         texts = [self.text[start:end] for start, end in self.offsets]  # none for added tokens
-        spelt = zip(texts, self.pieces, strict=True)
-        title = " · ".join((text.strip() or "␣") if text else piece for text, piece in spelt)
-        yield Grid(title or "no tokens", ("piece", "text", "id", "from", "to"), rows, left=2)
+        spelt = list(zip(self.pieces, texts, strict=True))
+        title = " · ".join((text.strip() or "␣") if text else piece for piece, text in spelt)
+        places = zip(spelt, self.ids, self.offsets, strict=True)
+        rows = [(piece, repr(text), *map(str, (id, *at))) for (piece, text), id, at in places]
+        yield Grid(title or "no tokens", ("piece", "text", "id", "from", "to"), rows, left=range(2))
 
     def __str__(self) -> str:
         """The ids with blanks between them, which `tokens decode` reads."""
@@ -146,10 +145,8 @@ class Vocabulary(Result):
         """Sums, then the most frequent with what they cover together."""
         kept = f"{self.kept:,}, which cover {self.coverage:.2%}"
         sums = [("in all", human(self.tokens)), ("different", human(self.types)), ("kept", kept)]
-        yield Grid(self.title(), ("", ""), sums, left=2)
-        rows, covered = [], 0
-        for word, count in self.words.items():
-            covered += count
-            rows.append((repr(word), human(count), f"{covered / self.tokens:.2%}"))
-        columns = (self.kind, "count", "covered so far")
-        yield Grid(f"the {len(rows)} most frequent", columns, rows)
+        yield Grid(self.title(), ("", ""), sums, left=range(2))
+        covered = [count / self.tokens for count in accumulate(self.words.values())]
+        rows = zip(map(repr, self.words), self.words.values(), covered, strict=True)
+        title, columns = f"the {len(covered)} most frequent", (self.kind, "count", "covered so far")
+        yield grid_of_values(title, columns, rows, "{:.2%}")

@@ -250,8 +250,7 @@ def spelt_out(counts: Counter[str], plan: TokenizerPlan) -> Rust:
 def train_bytes(texts: Texts, plan: TokenizerPlan) -> Rust:
     """Bytes, whose ids are their values; nothing is learnt."""
     plan.room(256, "256 bytes")
-    vocab = {BYTES[byte]: byte for byte in range(256)}
-    rust = Rust(models.BPE(vocab, []))
+    rust = Rust(models.BPE({BYTES[byte]: byte for byte in range(256)}, []))
     rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     rust.decoder = decoders.ByteLevel()
     return plan.finish(rust)

@@ -20,6 +20,7 @@ from regard.model.config import CELLS, ModelConfig, TextConfig
 from regard.nvib.config import Latent, NVIBConfig
 from regard.verbs import Amount, Bound, Count, FromZero, Natural, Share, check_fields
 
+Side = Annotated[int, Bound(1, 4096, "1 to 4,096 pixels")]
 FREE: tuple[str, ...] = ("steps", "minutes", "eval_every", "save_every", "keep", "log_every")
 FREE += ("patience", "workers", "shard")
 """Fields that may change when a run is resumed: they say how long, how often and how quickly."""
@@ -257,7 +258,7 @@ class SizeConfig(Config):
 class PictureConfig(SizeConfig):
     """A vision Transformer, and the augmentation of what it reads."""
 
-    size: Count = 32
+    size: Side = 32
     """Side of the square that pictures are resized to, whatever their form."""
     grey: bool = False
     """Read one channel instead of three."""
@@ -293,7 +294,7 @@ class PictureConfig(SizeConfig):
 class PixelConfig(SizeConfig):
     """A decoder over pictures as tokens, and how they become tokens."""
 
-    size: Count = 32
+    size: Side = 32
     """Side of the square that pictures are resized to, whatever their form."""
     grey: bool = False
     """Read one channel instead of three."""
@@ -380,7 +381,7 @@ class GraphShape(Config):
     """Attention heads."""
     rows: Count = 32
     """Graphs of a batch."""
-    layer_rate, l2, weights = 1.0, 0.0, ()  # settings of `tune` that graphs do not have
+    layer_rate, l2, weights, body = 1.0, 0.0, (), "all"  # of `tune`, which graphs do not have
 
 
 def with_hidden(stack: StackConfig | None, hidden: int) -> StackConfig | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from regard.ambient import note
+from regard.data.text_files import find_files
+from regard.data.token_store import Say, silent
 from regard.data.windows import Source
+from regard.files import file_hash
 from regard.model.config import ModelConfig
 from regard.model.model import Model
 from regard.train.config import Config, DataConfig, TrainConfig
@@ -16,8 +20,6 @@ from regard.train.results import Run, RunSettings
 
 if TYPE_CHECKING:
     from regard.kit import Kit
-
-Say = Callable[[str], None]
 
 
 class RunKind(Protocol):
@@ -46,13 +48,13 @@ class RunKind(Protocol):
     def decide(self, settings: RunSettings) -> None:
         """Decide what was left open, in place, and check all of it together, before any work."""
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
-        """Read the data into `folder`; what is there already is used again."""
+    def prepare(self, plan: RunPlan) -> RunData:
+        """Read the data into the folder; what is there already is used again."""
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """(shape of the model, architecture that it is saved as), for a dry run."""
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """The model to be trained, with `requires_grad` False where it is frozen, on the CPU."""
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
@@ -91,6 +93,21 @@ class RunPlan:
     folder: Path
     device: str
     world: World = World()
+    say: Say = note
+    """Messages for the person and the log."""
+    progress: Say = silent
+    """How far the work is."""
+
+    @property
+    def tell(self) -> tuple[Say, Say]:
+        """Both, as stores are told."""
+        return self.say, self.progress
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """SHA-256 of each file; data that regard ships is none."""
+        there = [path for path in (*self.files, *self.data.valid) if Path(path).exists()]
+        return {str(file): file_hash(file) for file in find_files(there)}
 
 
 @dataclass(frozen=True)
@@ -109,3 +126,12 @@ class RunData:
     """How much there is to train and to validate on, in words."""
     held: Any = None
     """What else the kind wants to find again."""
+
+    @property
+    def about(self) -> str:
+        """How much there is, in words."""
+        classes = len(self.identity.get("labels", ()))
+        many = f"{self.sizes['train']}"
+        many += f", {self.tokenizer.size:,} ids" if self.tokenizer else ""
+        many += f", {classes:,} classes" if classes > 1 else ""
+        return f"{many}; validating on {self.sizes['valid'] or 'nothing'}"

@@ -32,8 +32,7 @@ def borrow_encoder(config: ModelConfig, path: str) -> ModelConfig:
         fix = "give the folder of a Transformer, such as BERT, MiniLM or T5"
         raise DataError(f"taking the encoder of {path}", "a recurrent model", "a Transformer", fix)
     bridge = None if stack.block.dim == config.width else config.width
-    encoder = replace(stack, bridge=bridge)
-    return replace(config, front=source.front, encoder=encoder, shared=False)
+    return replace(config, front=source.front, encoder=replace(stack, bridge=bridge), shared=False)
 
 
 def fill_encoder(model: Model, path: str) -> None:

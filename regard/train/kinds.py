@@ -31,23 +31,20 @@ from regard.decode.prompt import prompt_ids
 from regard.decode.shortlist import SHORTLIST_FILE
 from regard.errors import DataError, UsageError
 from regard.evaluate.bleu import bleu_chrf
-from regard.interop.families import bind
 from regard.kit import Kit
 from regard.loading import load_kit
 from regard.model.batch import Batch
 from regard.model.config import CELLS, ModelConfig, RecurrentConfig
 from regard.model.cost import count_tokens
 from regard.model.model import Model
-from regard.model.recurrent import model_class
 from regard.tokens.tokenizer import Tokenizer
 from regard.tokens.trainers import KINDS, train_tokenizer
 from regard.train.config import Config, ShapeConfig
-from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.data import RunData, RunKind, RunPlan
 from regard.train.frozen_encoder import borrow_encoder, fill_encoder, source_tokenizer
 from regard.train.results import RunSettings
 from regard.train.settings import decide_text, find_model, make_config, usual_values
 
-Tell = tuple[Say, Say]
 SAMPLES, NEW, LEAD = 3, 48, 12  # samples, new tokens of each, tokens of a beginning
 JUDGED, JUDGED_ROWS = 500, 50  # validation pairs that BLEU is of, and that are translated at once
 
@@ -82,11 +79,9 @@ class TextKind(RunKind):
 
     # What each of them does in its own way ------------------------------------------------------
 
-    def store(
-        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
-    ) -> Store:
+    def store(self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str]) -> Store:
         """The ids of the files, each line by itself between control tokens."""
-        return text_store(path, files, tokenizer, "line", None, True, tell)
+        return text_store(path, files, tokenizer, "line", None, True, plan.tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Batches of a store: shuffled for training, in order for validation."""
@@ -107,42 +102,40 @@ class TextKind(RunKind):
 
     # Data ---------------------------------------------------------------------------------------
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan) -> RunData:
         """Tokenizer, stores and sources."""
-        tokenizer = self.find_tokenizer(plan, folder, say, progress)
-        place, tell, valid_files = folder / "data", (say, progress), plan.data.valid
+        tokenizer, place = self.find_tokenizer(plan), plan.folder / "data"
         checked = (place / "valid.store").exists()
-        whole = train = self.store(plan, tokenizer, place / "train.store", plan.files, tell)
+        whole = train = self.store(plan, tokenizer, place / "train.store", plan.files)
         valid: Store | None = None
-        if valid_files:
-            valid = self.store(plan, tokenizer, place / "valid.store", valid_files, tell)
+        if plan.data.valid:
+            valid = self.store(plan, tokenizer, place / "valid.store", plan.data.valid)
             if not checked:
-                progress("looking for validation data in the training data")
-                self.warn_of_leaks(plan, train, valid, say)
+                plan.progress("looking for validation data in the training data")
+                self.warn_of_leaks(plan, train, valid)
         else:
             stream = self.name == "lm" and plan.data.split != "row"
             train, valid = hold_out(whole, plan.data.holdout, by_tokens=stream)
             if valid is not None:
-                say(f"held out for validation: the last {self.amount(valid)}")
+                plan.say(f"held out for validation: the last {self.amount(valid)}")
         hashes = whole.header["hashes"] | (valid.header["hashes"] if valid is not None else {})
-        say(f"training on {self.amount(train)}, {tokenizer.size:,} ids")
         source = self.source(plan, train, tokenizer, True)
         checks = None if valid is None else self.source(plan, valid, tokenizer, False)
         for left in filter(None, (getattr(each, "left_out", 0) for each in (source, checks))):
-            say(f"left out: {left:,} pairs with a side over {plan.train.length} tokens")
+            plan.say(f"left out: {left:,} pairs with a side over {plan.train.length} tokens")
         known = {"tokenizer": fingerprint(tokenizer)[:12]}
         told = None if valid is None else self.amount(valid)
         sizes = {"train": self.amount(train), "valid": told}
         held = train if valid is None else valid
         return RunData(tokenizer, source, checks, known, hashes, sizes, held)
 
-    def find_tokenizer(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> Tokenizer:
+    def find_tokenizer(self, plan: RunPlan) -> Tokenizer:
         """The run's own tokenizer if it is there, else the one asked for, learnt or opened."""
-        place, asked = folder / "tokenizer", plan.data.tokens
+        place, asked = plan.folder / "tokenizer", plan.data.tokens
         assert asked is not None
         if not place.exists():
             if asked in KINDS:
-                progress("learning the tokenizer")
+                plan.progress("learning the tokenizer")
                 texts = iter(()) if asked == "bytes" else self.texts(plan)
                 with naming(plan.files, "training a tokenizer"):
                     tokenizer = train_tokenizer(
@@ -155,11 +148,11 @@ class TextKind(RunKind):
                 raise UsageError("choosing tokens", f"{asked!r}", expected)
             if encoder := getattr(plan.own, "encoder", None):
                 tokenizer = tokenizer.with_source(source_tokenizer(encoder))
-            draft = folder / ".tokenizer"
+            draft = plan.folder / ".tokenizer"
             shutil.rmtree(draft, ignore_errors=True)
             tokenizer.save(draft)
             os.replace(draft, place)
-            say(f"tokenizer: {asked}, {tokenizer.size:,} ids")
+            plan.say(f"tokenizer: {asked}, {tokenizer.size:,} ids")
         tokenizer = tokens.load(place)
         missing = [role for role in self.needs if role not in tokenizer.specials]
         if missing:
@@ -167,18 +160,19 @@ class TextKind(RunKind):
             raise DataError(f"training {self.name}", problem, f"one with a {missing[0]} token")
         return tokenizer
 
-    def warn_of_leaks(self, plan: RunPlan, train: Store, valid: Store, say: Say) -> None:
+    def warn_of_leaks(self, plan: RunPlan, train: Store, valid: Store) -> None:
         """Say so where validation data is training data: whole files by their bytes, else lines."""
         trained = train.header["hashes"].values()
         for path, tag in valid.header["hashes"].items():
             if tag in trained:
-                say(f"warning: {path} is validated on and trained on: the loss there is no measure")
+                both = f"{path} is validated on and trained on"
+                plan.say(f"warning: {both}: the loss there is no measure")
                 return
         what, seen = self.leaks(plan)
         if seen.found:
             where = f"line {', '.join(f'{line:,}' for line in seen.lines)}"
             many = f"{seen.found:,} of {seen.total:,} validation {what} ({where})"
-            say(f"warning: {many} are trained on too: the loss looks better than it is")
+            plan.say(f"warning: {many} are trained on too: the loss looks better than it is")
 
     # Model --------------------------------------------------------------------------------------
 
@@ -190,14 +184,11 @@ class TextKind(RunKind):
         kit = self.open_init(plan.data.init, plan.train.length)
         return kit.model.config, kit.binding.architecture if kit.binding else None
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """The model to be trained with its tokenizer."""
         if plan.data.init is not None:
-            say(f"beginning with the weights of {plan.data.init}")
             return self.open_init(plan.data.init, plan.train.length)
-        config, family = self.shape(plan, data)
-        model = model_class(config).fresh(config, plan.seed)
-        kit = Kit(model, data.tokenizer, bind(family) if family else None)
+        kit = Kit.fresh(*self.shape(plan, data), plan.seed, data.tokenizer)
         kit.config = kit.fresh_config()
         return kit
 
@@ -242,14 +233,12 @@ class LM(TextKind):
     model = "a decoder that predicts the next token"
     roles, wrap = ("pad", "eos"), "none"
 
-    def store(
-        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
-    ) -> Store:
+    def store(self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str]) -> Store:
         """The ids of the files; each document ends with a token where there are several."""
-        lines = plan.data.split != "file"
-        several = lines or len(find_files(files)) > 1
+        split: Any = "file" if plan.data.split == "file" else "line"
+        several = split == "line" or len(find_files(files)) > 1
         end = tokenizer.specials.get("eos") if several else None
-        return text_store(path, files, tokenizer, "line" if lines else "file", end, False, tell)
+        return text_store(path, files, tokenizer, split, end, False, plan.tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Windows of the stream, the stream itself, or lines side by side."""
@@ -304,11 +293,9 @@ class Seq2Seq(TextKind):
             path = find_model(settings.values, "encoder")
             count_tokens(borrow_encoder(own.build(8, length)[0], path).front, length)
 
-    def store(
-        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Tell
-    ) -> Store:
+    def store(self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str]) -> Store:
         """The ids of sentence pairs."""
-        return pair_store(path, files, tokenizer, tell)
+        return pair_store(path, files, tokenizer, plan.tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Pairs of like length together."""
@@ -331,12 +318,12 @@ class Seq2Seq(TextKind):
         path = plan.own.encoder
         return (config, family) if path is None else (borrow_encoder(config, path), None)
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """A new one knows the token that a target begins with; a borrowed encoder is frozen."""
-        kit = super().make_kit(plan, data, say)
+        kit = super().make_kit(plan, data)
         if plan.own.encoder is not None:
             fill_encoder(kit.model, plan.own.encoder)
-            say(f"reading by the encoder of {plan.own.encoder}, frozen")
+            plan.say(f"reading by the encoder of {plan.own.encoder}, frozen")
         if plan.data.init is None:
             specials = data.tokenizer.specials
             kit.config["decoder_start_token_id"] = specials.get("pad", specials["eos"])

@@ -82,6 +82,8 @@ class Monitor:
         ]
         parts.append(f"{line['tokens_per_s']:,.0f} {self.unit}/s")
         parts.append(human_bytes(line.get("memory") or resident()))
+        if kept := [line[name] for name in line if name.startswith("kept_share.")]:
+            parts.append(f"{sum(kept) / len(kept):.0%} of vectors kept")
         if self.pace is not None and self.reports > 1 and step < steps:
             left = human_time(self.pace * (steps - step))
             left = f"{budget:g} min from the start, or {left}" if budget else left

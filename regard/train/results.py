@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.result import Grid, Result, Row, shown
+from regard.result import Grid, Result, Row, new_figure, shown
 
 if TYPE_CHECKING:
     from regard.kit import Kit
@@ -70,9 +70,7 @@ class Run(Result):
 
     def plot(self) -> Any:
         """Loss in training and on validation data over the steps, as a matplotlib figure."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(6, 4))
+        figure = new_figure(6, 4)
         axes = figure.subplots()
         for name, label in (("nll", "training"), ("valid_nll", "validation")):
             points = [(line["step"], line[name]) for line in self.metrics if name in line]

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,7 +38,7 @@ from regard.result import human_count
 from regard.train import checkpoint
 from regard.train.config import FREE, Config, DataConfig, LoRA, TrainConfig
 from regard.train.cross_entropy import chunk_rows
-from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.data import RunData, RunKind, RunPlan
 from regard.train.distributed import World, joined
 from regard.train.monitor import Monitor
 from regard.train.optim import group_parameters
@@ -86,6 +86,7 @@ def train_files(
             result: DryRun | Run | None = world.lead(lambda: estimate(plan, going_on))
         else:
             monitor = Monitor(plan.folder, plan.train, world.leads, kind.unit)
+            plan = replace(plan, say=monitor.say, progress=monitor.progress)
             result = train_guarded(plan, going_on, monitor)
         result = world.same(result)
     assert result is not None
@@ -131,7 +132,7 @@ def train_guarded(plan: RunPlan, resume: bool, monitor: Monitor) -> Run | None:
             return train(plan, resume, monitor, held)
     except KeyboardInterrupt:
         if (plan.folder / CONFIG).is_file():
-            monitor.say(f"stopped; --resume {plan.folder} goes on")
+            plan.say(f"stopped; --resume {plan.folder} goes on")
         raise
     except OSError as error:
         if error.errno not in FULL:
@@ -149,17 +150,18 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
 
     def begin() -> RunData:
         if world.leads:
-            open_folder(plan, resume, monitor, held)
-        return plan.kind.prepare(plan, plan.folder, monitor.say, monitor.progress)
+            open_folder(plan, resume, held)
+        return plan.kind.prepare(plan)
 
     try:
         data = world.lead(begin)
-        kit = make_kit(plan, data, monitor.say)
+        plan.say(f"training on {data.about}")
+        kit = make_kit(plan, data)
         trainer = Trainer(make_job(plan, data, kit, monitor))
     except Exception:
         # So that the command can be given again, put right.
         if world.leads and fresh and plan.folder.is_dir():
-            clear_folder(plan.folder, monitor)
+            clear_folder(plan.folder)
         raise
     if resume:
         path = trainer.restore(
@@ -167,12 +169,12 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
         )
         where = f"resuming from {path}, at step {trainer.state.step} of {plan.train.steps}"
         nowhere = f"no whole checkpoint in {trainer.checkpoints}: starting at step 0"
-        monitor.say(where if path is not None else nowhere)
+        plan.say(where if path is not None else nowhere)
     state = trainer.state
     if state.stopped:
-        monitor.say(f"nothing to train: the run stopped early at step {state.step}")
+        plan.say(f"nothing to train: the run stopped early at step {state.step}")
     elif trainer.over:
-        monitor.say(f"nothing to train: the run is at step {state.step} already")
+        plan.say(f"nothing to train: the run is at step {state.step} already")
     else:
         monitor.begin(state.step)
         try:
@@ -183,10 +185,10 @@ def train(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> Run
             if not hasattr(sys, "ps1"):  # a notebook or a prompt gets what there is
                 raise
             step = trainer.state.step
-            monitor.say(f"stopped at step {step}; resume={str(plan.folder)!r} goes on")
+            plan.say(f"stopped at step {step}; resume={str(plan.folder)!r} goes on")
             path = trainer.checkpoints / f"step-{step:06d}"
             return make_result(plan, trainer, path, f"step {step}, stopped")
-    return finish(plan, data, kit, trainer, monitor.say) if world.leads else None
+    return finish(plan, data, kit, trainer) if world.leads else None
 
 
 # The folder ---------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ def check_folder(plan: RunPlan, resume: bool) -> dict[str, Any]:
     return before
 
 
-def open_folder(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) -> None:
+def open_folder(plan: RunPlan, resume: bool, held: ExitStack) -> None:
     """Make the run's folder, or go on with it, and hold it."""
     before = check_folder(plan, resume)
     plan.folder.mkdir(parents=True, exist_ok=True)
@@ -215,17 +217,16 @@ def open_folder(plan: RunPlan, resume: bool, monitor: Monitor, held: ExitStack) 
     changed = before.get("steps", plan.train.steps) != plan.train.steps
     if changed and plan.train.schedule == "cosine":
         ends = "the cosine schedule now ends there; a replay in one go will differ"
-        monitor.say(f"steps = {plan.train.steps}, was {before['steps']}: {ends}")
+        plan.say(f"steps = {plan.train.steps}, was {before['steps']}: {ends}")
     if plan.world.size > 1:
         how = "a part of the model on each" if plan.train.shard else "the model on each"
-        monitor.say(f"{plan.world.size} processes, {how}")
+        plan.say(f"{plan.world.size} processes, {how}")
     elif plan.train.shard:
-        monitor.say("one process: --shard has nothing to share; start several with torchrun")
+        plan.say("one process: --shard has nothing to share; start several with torchrun")
 
 
-def clear_folder(folder: Path, monitor: Monitor) -> None:
+def clear_folder(folder: Path) -> None:
     """Take back what a run wrote that could not begin: its settings, messages and stores."""
-    monitor.stop()
     for path in (folder / CONFIG, folder / "log.txt", folder / LOCK):
         path.unlink(missing_ok=True)
     for path in (folder / "data", folder / "tokenizer"):
@@ -237,10 +238,12 @@ def clear_folder(folder: Path, monitor: Monitor) -> None:
 # The model ----------------------------------------------------------------------------------------
 
 
-def make_kit(plan: RunPlan, data: RunData, say: Say) -> Kit:
+def make_kit(plan: RunPlan, data: RunData) -> Kit:
     """The model to be trained with its tokenizer, on the device of the run."""
-    kit = plan.kind.make_kit(plan, data, say)
     text, init = plan.settings.values["lora"], plan.data.init
+    if init is not None:
+        plan.say(f"beginning with the weights of {init}")
+    kit = plan.kind.make_kit(plan, data)
     if text is not None and init is not None:
         if kit.adapters:
             problem, fix = f"{init}, which is an adapter", "leave --lora out: it is trained further"
@@ -254,7 +257,7 @@ def make_kit(plan: RunPlan, data: RunData, say: Say) -> Kit:
     share = f", {human_count(trained)} of them trained ({100 * trained / count:.3g} %)"
     named = "regard's own" if kit.binding is None else kit.binding.architecture
     whole = f"model: {named}, {human_count(count)} parameters"
-    say(f"{whole}{share if trained < count else ''}, on {plan.device}")
+    plan.say(f"{whole}{share if trained < count else ''}, on {plan.device}")
     return kit
 
 
@@ -273,7 +276,7 @@ def make_job(plan: RunPlan, data: RunData, kit: Kit, monitor: Monitor) -> TrainJ
         valid=data.valid,
         identity={**kinds, **own, "data": tags, **data.identity},
         report=monitor.report,
-        say=monitor.say,
+        say=plan.say,
         world=plan.world,
         **plan.kind.job(plan, data, kit),
     )
@@ -291,7 +294,7 @@ def write_samples(folder: Path, step: int, lines: Sequence[str], monitor: Monito
 # The end ------------------------------------------------------------------------------------------
 
 
-def finish(plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer, say: Say) -> Run:
+def finish(plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer) -> Run:
     """Write `final` and the receipt from the run's checkpoints."""
     final, draft = plan.folder / "final", plan.folder / ".final.part"
     shutil.rmtree(draft, ignore_errors=True)
@@ -315,9 +318,9 @@ def finish(plan: RunPlan, data: RunData, kit: Kit, trainer: Trainer, say: Say) -
     origin = {"command": command, "seed": config.get("seed"), "torch": torch.__version__, **place}
     receipt = make_receipt(config, inputs, results, **origin)
     write_receipt(plan.folder / NAME, receipt)
-    say(f"final: {taken}")
+    plan.say(f"final: {taken}")
     if result.exit_code:
-        say("warning: the loss is higher than at the start: lower --lr or raise --warm-up")
+        plan.say("warning: the loss is higher than at the start: lower --lr or raise --warm-up")
     return result
 
 
@@ -385,7 +388,7 @@ def estimate(plan: RunPlan, resume: bool) -> DryRun | None:
             note(text)
 
     with TemporaryDirectory(prefix="regard-dry-") as name, progress("reading") as say:
-        data = plan.kind.prepare(plan, Path(name), warn, say)
+        data = plan.kind.prepare(replace(plan, folder=Path(name), say=warn, progress=say))
         batches, train = data.train.count(0), plan.train
     config, family = plan.kind.shape(plan, data)
     words = {} if data.tokenizer is None else {"vocabulary": data.tokenizer.size}

@@ -224,6 +224,7 @@ def resolve_run(
     make_config(settings, TrainConfig)
     check_value("train", "seed", settings.values["seed"], Seed)
     check_lora(settings.values)
+    find_data(settings, f"{kind.room} {kind.name}")
     kind.decide(settings)
     return settings
 
@@ -284,7 +285,6 @@ def decide_text(settings: RunSettings, kind: str) -> None:
         for name in ("family", "hidden", "attention"):
             if getattr(decided, name) != getattr(shape, name):
                 put(settings, name, getattr(decided, name), "default")
-    find_data(settings, f"train {kind}")
     if values["tokens"] is None:
         usual = {"lm": "bpe", "mlm": "wordpiece", "seq2seq": "pieces"}
         put(settings, "tokens", usual[kind], "default")

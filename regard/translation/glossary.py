@@ -159,8 +159,7 @@ def put_terms(
     if lacks_terms(answer.text, terms) and kit.config.get("hints"):
         hinted = segment.text
         for (_, end), forms, plural in reversed(terms):
-            form = forms[0 if plural else -1]
-            hinted = hinted[:end] + hint([form], firm=True) + hinted[end:]
+            hinted = hinted[:end] + hint([forms[0 if plural else -1]], firm=True) + hinted[end:]
         (best,) = search.translate(kit.text_tokenizer.encode_batch([hinted]))
         answer = answer if lacks_terms(best.text, terms) else search.judge(row, best.text)
     if lacks_terms(answer.text, terms):

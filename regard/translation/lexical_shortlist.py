@@ -47,8 +47,7 @@ def learn_shortlist(
         some = evenly((pair for pair in pairs if pair[0].strip() and pair[1].strip()), most)
         sources, targets = encode_pairs(kit.text_tokenizer, some)
         if len(sources) < 2:
-            few = f"{len(sources)} pairs of 1 to {LONGEST} tokens"
-            raise DataError(DOING, few, "2 or more")
+            raise DataError(DOING, f"{len(sources)} pairs of 1 to {LONGEST} tokens", "2 or more")
         first = len(sources) - max(1, min(len(sources) // HELD_OUT, MOST_HELD))
         say(f"counting the words of {first:,} pairs")
         rows = Ragged.of(targets[:first])

@@ -74,8 +74,7 @@ def put_marks(kit: Kit, part: Part) -> Part:
                 for mark, window, rest in zip(marks, windows, outside, strict=True)
                 if window or mark in segment.marks or not any(map(str.isalnum, rest))
             ]
-            text = wrap(answer.text, word_spans(answer.text), placed)
-            answer = answer._replace(text=text)
+            answer = answer._replace(text=wrap(answer.text, word_spans(answer.text), placed))
         answers.append(answer)
     return Part(segment, answers)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
 from regard.ambient import progress, track
-from regard.data.pairs import named_pairs, shorten
+from regard.data.pairs import MEMORY_FILE, named_pairs, shorten
 from regard.data.sorted_lines import SortedLines
 from regard.data.text_files import read_files, read_lines
 from regard.data.word_frequencies import count_words, key, words
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from regard.kit import Kit
     from regard.train.results import LearntMemory
 
-MEMORY_FILE, INFLECTIONS_FILE = "memory.tsv", "inflections.json"
+INFLECTIONS_FILE = "inflections.json"
 DOING = "making a memory"
 SHORT = 4  # letters of the shortest word that is worth an example
 STEM = 4  # letters that two inflections of a word have in common, at least

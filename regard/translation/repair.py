@@ -281,8 +281,7 @@ class Numbers:
                 taken |= set(place or ())
         used |= {at for n in taken for at in range(*runs[n].span())} | kept
         spare += [m.span() for m in FIGURE.finditer(target) if used.isdisjoint(range(*m.span()))]
-        ordered = [lost[n] for n in sorted(lost) if spare or not lost[n].small]
-        return ordered, sorted(spare)
+        return [lost[n] for n in sorted(lost) if spare or not lost[n].small], sorted(spare)
 
     def plain(self, number: str) -> str:
         """A number of the target without marks between thousands."""

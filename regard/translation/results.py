@@ -157,9 +157,9 @@ class Explanation(Row):
                 )
                 for n, word in enumerate(self.source_words)
             ]
-            yield Grid("", ("read", "pieces", "became", "seen"), read, left=3)
+            yield Grid("", ("read", "pieces", "became", "seen"), read, left=range(3))
             written = [(w.text, " ".join(w.aligned), f"{w.confidence:.0%}") for w in self.words]
-            yield Grid("", ("written", "from", "sure"), written, left=2)
+            yield Grid("", ("written", "from", "sure"), written, left=range(2))
         yield from self.notes
         for entry in self.entries:
             listed = " | ".join(entry.translations)

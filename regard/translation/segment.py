@@ -89,8 +89,7 @@ class Segmenter:
         small = recased(self.tokenizer, bare) if in_capitals(bare) else bare
         stopped = ended and bool(self.language) and small[-1:].isalnum()
         written = f"{small}." if stopped else small
-        ids = self.tokenizer.encode(written)
-        return Segment(span, written, ids, small != bare, stopped, marks)
+        return Segment(span, written, self.tokenizer.encode(written), small != bare, stopped, marks)
 
     def fit(self, text: str, sentence: Segment) -> list[Segment]:
         """A sentence as one segment, or as several that can be read at once."""

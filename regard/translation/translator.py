@@ -297,8 +297,7 @@ class Translator:
         if segment.ids and self.config.alternatives > 1:
             with suppress(UsageError):  # there may be none
                 others = map(segment.dress, self.search.others(segment.ids, best))
-                answers = distinct([best, *others])[: self.config.alternatives]
-                return Part(segment, answers)
+                return Part(segment, distinct([best, *others])[: self.config.alternatives])
         return part
 
     def hold_terms(self, part: Part) -> Part:

@@ -322,23 +322,23 @@ def predict(
         $ regard predict run/final mails.csv --text body --json
         $ regard predict run/final lines.txt --json > answers.jsonl
     """
+    from regard.graphs.graph_tasks import predict_graphs
     from regard.loading import open_kit
-    from regard.tune.prediction import predict_file
+    from regard.speech.sound_classes import SOUND_RUN
+    from regard.tune.prediction import predict_texts
+    from regard.vision.picture_classes import IMAGE_RUN
 
     kit = open_kit(model, precision, text=False)
+    front = kit.model.config.front.kind
     if b'"sampling_rate"' in kit.files.get("preprocessor_config.json", b""):
-        from regard.speech.sound_classes import SOUND_RUN
-
-        return (said for *_, said in SOUND_RUN.predict(kit, [str(path)]))
-    if kit.model.config.front.kind == "image":
-        from regard.vision.picture_classes import IMAGE_RUN
-
-        return (said for *_, said in IMAGE_RUN.predict(kit, [str(path)]))
-    if kit.model.config.front.kind == "graph":
-        from regard.graphs.graph_tasks import predict_graphs
-
-        return (said for *_, said in predict_graphs(kit, path))
-    return predict_file(kit, path, text)
+        answers = SOUND_RUN.predict(kit, [str(path)])
+    elif front == "image":
+        answers = IMAGE_RUN.predict(kit, [str(path)])
+    elif front == "graph":
+        answers = predict_graphs(kit, path)
+    else:
+        answers = predict_texts(kit, f"predicting labels of {path}", path, text, None, False)
+    return (said for *_, said in answers)
 
 
 @verb

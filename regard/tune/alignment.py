@@ -31,11 +31,11 @@ from regard.model.model import Head, Model
 from regard.tokens.chat_template import find_template
 from regard.tokens.tokenizer import Tokenizer
 from regard.train.config import Config
-from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.data import RunData, RunKind, RunPlan
 from regard.train.kinds import LM, TextKind
 from regard.train.objectives import Loss, token_logprobs
 from regard.train.results import Run, RunSettings
-from regard.train.settings import begin_with, check_window, find_data
+from regard.train.settings import begin_with, check_window
 from regard.train.trainer import cast_products
 from regard.tune.config import PolicyConfig, PreferenceConfig
 from regard.tune.instructions import Comparisons, instruction_store, read_instructions
@@ -59,19 +59,16 @@ class SFT(LM):
         return {"lr": (10 if said.get("lora") else 1) * self.rate, "weight_decay": 0.0}
 
     def decide(self, settings: RunSettings) -> None:
-        """A model to begin with, and files."""
+        """A model to begin with."""
         begin_with(settings)
-        find_data(settings, f"tune {self.name}")
         check_window(settings.values)
 
-    def store(
-        self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str], tell: Any
-    ) -> Store:
+    def store(self, plan: RunPlan, tokenizer: Tokenizer, path: Path, files: Sequence[str]) -> Store:
         """The ids of prompts and answers; or of prompts, with room for answers."""
         drawn = isinstance(plan.own, PolicyConfig)
         length = plan.train.length - (plan.own.max_new if drawn else self.name == "reward")
         kind = "prompts" if drawn else self.name
-        return instruction_store(path, files, tokenizer, kind, length, tell)
+        return instruction_store(path, files, tokenizer, kind, length, plan.tell)
 
     def source(self, plan: RunPlan, store: Store, tokenizer: Tokenizer, train: bool) -> Source:
         """Prompts with their answers, side by side in rows."""
@@ -101,9 +98,9 @@ class RewardModel(SFT):
         rows = plan.train.batch_tokens // (plan.train.length * (store.sides - 1))
         return Comparisons(store, rows, plan.seed if train else None, ends=self.name == "reward")
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """The model with an output head of one number, zero at the start."""
-        kit = super().make_kit(plan, data, say)
+        kit = super().make_kit(plan, data)
         model, variants = kit.model, kit.binding.table.variants if kit.binding else {}
         name = next((name for name in variants if name.endswith("SequenceClassification")), None)
         model.config = replace(model.config, head=HeadConfig(1, "last"))
@@ -170,14 +167,13 @@ class PPO(SFT):
         said = [row.prompt for row in read_instructions(files, "prompts", chat)]
         said = said[: len(store)] if train else said[-len(store) :]
         ids = [store[n].tolist() for n in range(len(store))]
-        prompts = list(zip(said, ids, strict=True))
-        return Rollouts(prompts, plan.own, self.value, plan.seed)
+        return Rollouts(list(zip(said, ids, strict=True)), plan.own, self.value, plan.seed)
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan) -> RunData:
         """Prompts to learn from, and others to measure with."""
-        data = super().prepare(plan, folder, say, progress)
+        data = super().prepare(plan)
         assert isinstance(data.train, Rollouts)
-        data.train.say = say
+        data.train.say = plan.say
         return replace(data, valid=None, held=data.valid or data.train)
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.labelled_texts import LabelledText, read_number, sort_classes
+from regard.data.labelled_texts import LabelledText, read_labelled, sort_classes
 from regard.data.order import Counts, shuffled
 from regard.data.text_files import find_files
 from regard.data.token_store import fingerprint
 from regard.data.windows import IGNORED, Examples, check_index
 from regard.errors import DataError, UsageError, did_you_mean
 from regard.evaluate.classification_scores import class_figures
-from regard.files import file_hash
-from regard.interop.families import bind
-from regard.interop.table import Binding
 from regard.kit import Kit
 from regard.loading import load_kit
 from regard.look.text_limits import max_tokens_of
@@ -38,13 +34,12 @@ from regard.model.batch import Batch, id_batch, pad_rows
 from regard.model.config import HeadConfig, ModelConfig, RecurrentConfig
 from regard.model.model import Model
 from regard.tokens.tokenizer import Tokenizer
-from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.data import RunData, RunKind, RunPlan
 from regard.train.objectives import Compiling, Loss, compiled_once, token_loss
 from regard.train.results import RunSettings
-from regard.train.settings import begin_with, decide_steps, find_data, make_config
-from regard.tune import prediction
+from regard.train.settings import begin_with, decide_steps, make_config
 from regard.tune.config import HeadTuning
-from regard.tune.prediction import Collate, Task, run_rows, word_columns
+from regard.tune.prediction import Collate, Task, encode_texts, run_rows, word_columns
 
 USUAL = {"lr": 5e-5, "beta2": 0.999, "weight_decay": 0.01, "dropout": 0.1, "floor": 0.0}
 USUAL |= {"length": 512}
@@ -73,8 +68,6 @@ class LabelledRows:
     ) -> None:
         self.ids, self.labels, self.rows, self.collate, self.seed = ids, labels, rows, collate, seed
         self.lengths = np.array([len(row) for row in ids])
-        self.features: Tensor | None = None
-        """(N, D): the vectors of a frozen body."""
         self.plan = lru_cache(2)(self.make_plan)
 
     def make_plan(self, epoch: int) -> Counts:
@@ -98,9 +91,7 @@ class LabelledRows:
         tags = isinstance(chosen[0], TokenLabels)
         labels = pad_rows(chosen, IGNORED)[0] if tags else torch.tensor(chosen)
         count = int((labels != IGNORED).sum()) if tags else len(chosen)
-        extra = {} if self.features is None else {"features": self.features[numbers]}
-        inputs, mask, paths = batch.inputs, batch.mask, batch.paths
-        return Examples(inputs, labels, count, mask=mask, paths=paths, extra=extra)
+        return Examples(batch.inputs, labels, count, mask=batch.mask, paths=batch.paths)
 
 
 class TokenLabels(list[int]):
@@ -117,18 +108,18 @@ def row_loss(
     smoothing: float = 0.0,
     compiled: Compiling = "no",
     *_: Any,
-    extra: Mapping[str, Tensor] | None = None,
+    frozen: bool = False,
     weights: Tensor | None = None,
     l2: float = 0.0,
 ) -> Loss:
     """Loss of rows by the shape of their labels; a row labelled −100 carries none.
 
     Classes (B,): cross-entropy. Several labels (B, C): the mean over classes of binary
-    cross-entropies. Numbers (B,): squared error. `extra` may hold the vectors of a frozen body.
+    cross-entropies. Numbers (B,): squared error. Of a `frozen` body the batch has the vectors.
     `l2` adds l2 / 2 · ‖W‖² of the scores' weights to the mean of rows.
     """
-    if extra:
-        scores = model.head(extra["features"][:, None])
+    if frozen:
+        scores = model.head(batch.inputs)
     else:
         hidden = Model.hidden if compiled == "no" else compiled_once(Model.hidden, compiled)
         scores = model.score(hidden(model, batch, None), batch.mask)
@@ -153,10 +144,8 @@ def row_loss(
 # The output head ----------------------------------------------------------------------------------
 
 
-def choose_head(
-    kit: Kit, own: HeadTuning, task: str, size: int
-) -> tuple[ModelConfig, Binding | None]:
-    """The shape of a model with a new head, and the table that it is saved by.
+def choose_head(kit: Kit, own: HeadTuning, task: str, size: int) -> tuple[ModelConfig, str | None]:
+    """The shape of a model with a new head, and the architecture that it is saved as.
 
     The head is that of the family's `task`, such as ForTokenClassification, unless that one differs
     from what is asked for. Of an encoder-decoder the encoder is left.
@@ -173,7 +162,7 @@ def choose_head(
             head, plain = HeadConfig(size=size, **parts), own.body == "none" or own.mlp
             fits = not plain or (head.transform is not None) == own.mlp
             if own.take in ("auto", head.take) and fits:
-                return replace(config, head=head), bind(name)
+                return replace(config, head=head), name
     take: Any = ("last" if config.encoder is None else "mean") if own.take == "auto" else own.take
     take = "all" if task.startswith("ForToken") else take
     head = HeadConfig(size, take, "gelu" if own.mlp else None, bias=True)
@@ -182,7 +171,7 @@ def choose_head(
 
 def with_head(kit: Kit, own: HeadTuning, architecture: str, task: Task, seed: int) -> Kit:
     """The model with a new head, its last blocks new too where that is asked for."""
-    config, binding = choose_head(kit, own, architecture, len(task.names))
+    config, family = choose_head(kit, own, architecture, len(task.names))
     depth, was = config.last.depth, kit.model.config.head
     if own.replace > depth:
         raise UsageError("replacing blocks", f"replace = {own.replace}", f"at most {depth}")
@@ -190,24 +179,17 @@ def with_head(kit: Kit, own: HeadTuning, architecture: str, task: Task, seed: in
     new = tuple(f"{stack}.blocks.{n}." for n in range(depth - own.replace, depth))
     pooled = (was.take, was.transform, was.norm) == (config.head.take, config.head.transform, False)
     new += ("head.out" if pooled else "head",)  # a body may come with its pooler
-    model, old = Model.fresh(config, seed), dict(kit.model.named_parameters())
-    with torch.no_grad():
-        for path, parameter in model.named_parameters():
-            if path in old and not path.startswith(new):
-                parameter.copy_(old[path])
-    tuned = Kit(model, kit.tokenizer, binding)
+    tuned = Kit.fresh(config, family, seed, kit.tokenizer)
+    weights = kit.model.state_dict().items()
+    kept = {name: weight for name, weight in weights if not name.startswith(new)}
+    tuned.model.load_state_dict(kept, strict=False)
     tuned.config = tuned.fresh_config()
-    if binding is not None:  # what the family's file says of the body stays
-        tuned.config |= kit.config | {"architectures": [binding.architecture]}
+    if family is not None:  # what the family's file says of the body stays
+        tuned.config |= kit.config | {"architectures": [family]}
         specials = kit.text_tokenizer.specials
         if tuned.config.get("pad_token_id") is None:  # transformers finds the last token by it
             tuned.config["pad_token_id"] = specials.get("pad", specials.get("eos"))
-    tuned.config["id2label"] = {str(n): label for n, label in enumerate(task.names)}
-    tuned.config["label2id"] = {label: n for n, label in enumerate(task.names)}
-    if task.kind in prediction.PROBLEMS:
-        tuned.config["problem_type"] = prediction.PROBLEMS[task.kind]
-    if task.kind == "regress":  # what its scores are times and plus
-        tuned.config |= {"label_mean": task.mean, "label_std": task.spread}
+    tuned.config |= task.describe()
     return tuned
 
 
@@ -257,10 +239,8 @@ class HeadKind(RunKind):
     def read(self, own: HeadTuning, files: Sequence[str]) -> list[LabelledText]:
         """The labelled texts, or sentences, of files."""
         kind = "several" if own.several else self.name
-        how, examples = (kind, own.text, own.label), list[LabelledText]()
-        for path in find_files(files):
-            examples += prediction.read_examples(path, *how)
-        return examples
+        paths = find_files(files)
+        return [text for p in paths for text in read_labelled(p, kind, own.text, own.label)]
 
     # Settings -----------------------------------------------------------------------------------
 
@@ -273,7 +253,6 @@ class HeadKind(RunKind):
     def decide(self, settings: RunSettings) -> None:
         """Steps from epochs; files and model must be there."""
         values, doing = settings.values, f"tuning for `{self.name}`"
-        find_data(settings, f"tune {self.name}")
         begin_with(settings)
         own: Any = make_config(settings, self.config)
         known, metric = ("loss", *self.metrics), values["metric"]
@@ -290,35 +269,32 @@ class HeadKind(RunKind):
                 raise UsageError(doing, problem, expected)
         count = len(self.read(own, values["files"]))
         if not values["valid"]:
-            count -= len(held_out(count, values["holdout"], values["seed"]))
+            count = len(split_examples(count, values["holdout"], values["seed"])[0])
         each = max(1, -(-count // own.rows) // values["accumulate"])  # steps of an epoch
         steps = max(EPOCHS * each, MIN_STEPS) if own.epochs is None else round(each * own.epochs)
         decide_steps(settings, max(1, steps), each)
 
     # Data ---------------------------------------------------------------------------------------
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan) -> RunData:
         """Read the texts, name their labels, encode them."""
         assert plan.data.init is not None
-        progress("reading")
+        plan.progress("reading")
         kit = load_kit(plan.data.init, precision=None)
         tokenizer, own = kit.text_tokenizer, plan.own
         train, valid = self.read(own, plan.files), self.read(own, plan.data.valid)
         if not plan.data.valid:
-            held = set(held_out(len(train), plan.data.holdout, plan.seed).tolist())
-            valid = [example for n, example in enumerate(train) if n in held]
-            train = [example for n, example in enumerate(train) if n not in held]
+            parts = split_examples(len(train), plan.data.holdout, plan.seed)
+            train, valid = ([train[n] for n in part] for part in parts)
             if valid:
-                say(f"held out for validation: {len(valid):,} texts, drawn at random")
-        task = find_task("several" if own.several else self.name, plan, train)
+                plan.say(f"held out for validation: {len(valid):,} texts, drawn at random")
+        labels = [label for example in train for label in example.labels]
+        task = find_task("several" if own.several else self.name, plan, labels)
         limit = max_tokens_of(kit, f"tuning {kit.path}", asked=plan.train.length)
 
         def encode(examples: list[LabelledText], seed: int | None) -> LabelledRows:
             """Ids and labels; texts that are too long are cut, counted."""
-            rows, long = prediction.encode_texts(tokenizer, [e.text for e in examples], limit)
-            if long:
-                cut = f"{len(long):,} of {len(rows):,} texts, of more than {limit:,} tokens"
-                say(f"cut at their end: {cut}")
+            rows = encode_texts(tokenizer, examples, limit, plan.say)
             pairs = zip(examples, rows, strict=True)
             answers = [label_of(example, task, row, tokenizer) for example, row in pairs]
             collate = partial(id_batch, pad=tokenizer.specials.get("pad", 0))
@@ -327,59 +303,55 @@ class HeadKind(RunKind):
         source, checked = encode(train, plan.seed), encode(valid, None) if valid else None
         seen = {tuple(row) for row in source.ids}
         if leaks := sum(tuple(row) in seen for row in checked.ids) if checked else 0:
-            say(f"warning: {leaks:,} of {len(valid):,} validation texts are trained on too")
-        many = f", {len(task.names):,} labels" if len(task.names) > 1 else ""
-        say(f"training on {len(train):,} texts{many}")
-        files = [*find_files(plan.files), *find_files(plan.data.valid)]
-        hashes = {str(path): file_hash(path) for path in files}
+            plan.say(f"warning: {leaks:,} of {len(valid):,} validation texts are trained on too")
         known = {"tokenizer": fingerprint(tokenizer)[:12], "labels": task.names}
-        sizes = [f"{len(part):,} texts" if part else None for part in (train, valid)]
-        amounts = dict(zip(("train", "valid"), sizes, strict=True))
-        return RunData(tokenizer, source, checked, known, hashes, amounts, (kit, task))
+        held = f"{len(valid):,} texts" if valid else None
+        amounts = {"train": f"{len(train):,} texts", "valid": held}
+        return RunData(tokenizer, source, checked, known, plan.hashes, amounts, (kit, task))
 
     # Model --------------------------------------------------------------------------------------
 
     def shape(self, plan: RunPlan, data: RunData) -> tuple[ModelConfig, str | None]:
         """Of the model with its new head."""
         kit, task = data.held
-        config, binding = choose_head(kit, plan.own, self.task, len(task.names))
-        return config, None if binding is None else binding.architecture
+        return choose_head(kit, plan.own, self.task, len(task.names))
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """The model with its new head, frozen where that is asked for."""
-        say(f"beginning with the weights of {plan.data.init}")
         base, task = data.held
         kit = with_head(base, plan.own, self.task, task, plan.seed)
         freeze(kit.model, plan.own)
-        if plan.own.body == "none" and kit.model.config.head.take != "all":
+        if self.reads_once(plan):
             model = kit.model.to(plan.device)
 
             def pooled(batch: Batch) -> Tensor:
                 return model.head.pool(model.hidden(batch), batch.mask)
 
             for source in (data.train, data.valid):
-                if isinstance(source, LabelledRows):  # the body is frozen: it reads all texts once
-                    vectors = run_rows(model, source.ids, source.collate, pooled)
-                    source.features = torch.stack(vectors)
+                if isinstance(source, LabelledRows):  # from now on a text is one vector (D,)
+                    source.ids = run_rows(model, source.ids, source.collate, pooled)
+                    source.collate = lambda rows: Batch(torch.stack(rows)[:, None])
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:
         """Its loss, its rates, and figures at validations."""
         rates = layer_rates(kit.model, plan.own.layer_rate) if plan.own.layer_rate != 1 else {}
         task, scored = data.held[1], data.valid is not None and data.held[1].kind != "regress"
-        score = {"score": partial(self.figures, data)} if scored else {}
-        loss = partial(row_loss, weights=task.weights, l2=plan.own.l2)
+        frozen = self.reads_once(plan)
+        score = {"score": partial(self.figures, data, frozen)} if scored else {}
+        loss = partial(row_loss, frozen=frozen, weights=task.weights, l2=plan.own.l2)
         return {"rates": rates, "loss": token_loss if task.kind == "tag" else loss, **score}
 
-    def figures(self, data: RunData, model: Model) -> dict[str, float]:
+    def reads_once(self, plan: RunPlan) -> bool:
+        """Whether the body is frozen, and one vector of a text all that the head reads."""
+        return plan.own.body == "none" and self.name != "tag"
+
+    def figures(self, data: RunData, frozen: bool, model: Model) -> dict[str, float]:
         """Accuracy and macro F1 on the validation texts."""
         source = data.valid
         assert isinstance(source, LabelledRows)
-        if source.features is None:
-            scores = run_rows(model, source.ids, source.collate)
-        else:
-            with torch.no_grad():
-                scores = list(model.head(source.features[:, None].to(model.device)).cpu())
+        call = (lambda batch: model.head(batch.inputs)) if frozen else None
+        scores = run_rows(model, source.ids, source.collate, call)
         flat = torch.cat([row.view(-1, row.shape[-1]) for row in scores])  # (N, C)
         several, said = data.held[1].kind == "several", flat > 0
         gold = torch.from_numpy(np.stack(source.labels) if several else np.hstack(source.labels))
@@ -390,22 +362,23 @@ class HeadKind(RunKind):
         return {name: figures[name] for name in self.metrics}
 
 
-def held_out(count: int, share: float | None, seed: int) -> Counts:
-    """Numbers of the examples that are validated on, drawn at random."""
+def split_examples(count: int, share: float | None, seed: int) -> tuple[Counts, Counts]:
+    """Numbers of the examples to train on, and of those to validate on, which are drawn."""
     most = round(count * (HELD_OUT if share is None else share))
-    return shuffled(np.arange(most), count, seed, 0, stream=9)
+    held = shuffled(np.arange(most), count, seed, 0, stream=9)
+    return np.setdiff1d(np.arange(count), held), np.sort(held)
 
 
-def find_task(kind: str, plan: RunPlan, examples: Sequence[LabelledText]) -> Task:
-    """What there is to tell apart in the training examples: classes, or numbers that differ."""
+def find_task(kind: str, plan: RunPlan, labels: Sequence[str]) -> Task:
+    """What there is to tell apart in the labels to learn: classes, or numbers that differ."""
     doing, own = f"reading {', '.join(plan.files)}", plan.own
     if kind == "regress":
-        values = np.array([read_number(example) for example in examples])
+        values = np.array([float(label) for label in labels])
         if not len(values) or values.std() == 0:
             problem = "one value only" if len(values) else "no texts"
             raise DataError(doing, problem, "numbers that differ")
         return Task(kind, [own.label or "label"], float(values.mean()), float(values.std()))
-    counts = Counter(label for example in examples for label in example.labels)
+    counts = Counter(labels)
     names, least = sort_classes(list(counts)), 1 if kind == "several" else 2
     if len(names) < least:
         only = f"one class only, {names[0]!r}" if names else "no labels"
@@ -421,7 +394,7 @@ def label_of(example: LabelledText, task: Task, row: list[int], tokenizer: Token
     that training has not, at none. Numbers are standardised.
     """
     if task.kind == "regress":
-        return (read_number(example) - task.mean) / task.spread
+        return (float(example.labels[0]) - task.mean) / task.spread
     numbers = {name: n for n, name in enumerate(task.names)}
     if task.kind == "tag":
         tags = TokenLabels([IGNORED] * len(row))

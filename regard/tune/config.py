@@ -101,6 +101,5 @@ class PolicyConfig(Config):
     def __post_init__(self) -> None:
         reward: Any = self.reward
         if callable(reward):  # by its name, which config.toml can hold
-            name = f"{reward.__module__}:{reward.__qualname__}"
-            object.__setattr__(self, "reward", name)
+            object.__setattr__(self, "reward", f"{reward.__module__}:{reward.__qualname__}")
         super().__post_init__()

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from regard.data.order import shuffled
 from regard.data.tabular import check_columns, kind_of, read_table
 from regard.data.text_files import find_files, read_lines
 from regard.data.token_store import Documents, Store, prepare
-from regard.data.windows import IGNORED, Examples, check_index
+from regard.data.windows import IGNORED, Examples, batch_rows
 from regard.decode.prompt import prompt_ids
 from regard.errors import DataError
 from regard.model.batch import pad_rows
@@ -163,10 +162,8 @@ class Comparisons:
 
     def batch(self, epoch: int, index: int) -> Examples:
         """Inputs, labels, documents and mask (B, T); the loss is a mean over rows."""
-        check_index(index, self.count(epoch))
-        total, sides = len(self.store), self.store.sides
-        places = np.arange(index * self.rows, min((index + 1) * self.rows, total))
-        numbers = shuffled(places, total, self.seed, epoch)
+        sides = self.store.sides
+        numbers = batch_rows(index, self.rows, len(self.store), self.seed, epoch)
         lines = []
         for number in numbers.tolist():
             prompt, *answers = (self.store[number * sides + n] for n in range(sides))

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from regard.ambient import note
 from regard.data.order import shuffled
+from regard.data.token_store import Say
 from regard.data.windows import IGNORED, Examples, check_index
 from regard.decode.loop import search_kit
 from regard.decode.sampling import SampleConfig
@@ -34,7 +35,6 @@ from regard.loading import load_kit
 from regard.model.batch import Batch, pad_rows
 from regard.model.model import Model
 from regard.tokens.chat_template import find_template
-from regard.train.data import Say
 from regard.train.objectives import Loss, token_logprobs
 from regard.tune import preference_losses as losses
 from regard.tune.config import PolicyConfig

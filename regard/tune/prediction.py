@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +12,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.ambient import current, note
-from regard.data import labelled_texts
-from regard.data.labelled_texts import LabelledText, read_number
+from regard.data.example_store import leave_out
+from regard.data.labelled_texts import LabelledText, read_labelled, sort_classes
+from regard.data.token_store import Say
 from regard.errors import DataError, UsageError
 from regard.evaluate.classification_scores import score_classes, score_numbers
-from regard.evaluate.results import ClassScores, NumberScores
 from regard.kit import Kit
 from regard.loading import wrong_network
 from regard.look.activations import find_word_tokens
 from regard.look.text_limits import max_tokens_of
 from regard.model.batch import Batch, id_batch, like_lengths
 from regard.model.model import Model
+from regard.result import Failed
 from regard.tokens.tokenizer import Tokenizer
 from regard.tune.results import Prediction
 from regard.verbs import group_texts
@@ -33,6 +34,8 @@ NO_TAG = "_"
 
 
 Collate = Callable[[list[Any]], Batch]
+Answer = tuple[Tensor, list[str], Prediction | Failed]
+"""Probabilities, labels as they are written, and what is said, or why nothing."""
 
 PROBLEMS = {
     "classify": "single_label_classification",
@@ -55,6 +58,39 @@ class Task(NamedTuple):
     weights: Tensor | None = None
     """(C,): of the classes in the loss."""
 
+    def describe(self) -> dict[str, Any]:
+        """What config.json says of it, as transformers calls it."""
+        said: dict[str, Any] = {"id2label": {str(n): name for n, name in enumerate(self.names)}}
+        said["label2id"] = {name: n for n, name in enumerate(self.names)}
+        if self.kind in PROBLEMS:
+            said["problem_type"] = PROBLEMS[self.kind]
+        if self.kind == "regress":
+            said |= {"label_mean": self.mean, "label_std": self.spread}
+        return said
+
+    def chances(self, scores: Tensor) -> Tensor:
+        """Probabilities of scores (…, C); of a number itself."""
+        if self.kind == "regress":
+            return scores * self.spread + self.mean
+        return scores.sigmoid() if self.kind == "several" else scores.softmax(-1)
+
+    def answer(self, text: str, chances: Tensor, words: list[str] | None = None) -> Prediction:
+        """What is said of a text, or whatever else has that name, by its probabilities (C,).
+
+        Of `words` those are (W, C); where they are 0 a word has no token.
+        """
+        if self.kind == "regress":
+            return Prediction(text, float(chances))
+        if self.kind == "several":
+            chosen = (chances > 0.5).nonzero()[:, 0].tolist()
+            return Prediction(text, [self.names[n] for n in chosen], chances[chosen].tolist())
+        sure, best = chances.max(-1)
+        if words is None:
+            return Prediction(text, self.names[int(best)], float(sure))
+        pairs = zip(best.tolist(), sure.tolist(), strict=True)
+        tags = [self.names[n] if chance else NO_TAG for n, chance in pairs]
+        return Prediction(text, tags, sure.tolist(), words)
+
 
 def read_task(kit: Kit, doing: str) -> Task:
     """What the folder of a classifier says of its head; other models are refused."""
@@ -71,17 +107,6 @@ def read_task(kit: Kit, doing: str) -> Task:
     return Task("several" if problem == PROBLEMS["several"] else "classify", names)
 
 
-def read_examples(
-    path: Path | str, kind: str, text: str | None, label: str | None = None, labelled: bool = True
-) -> Iterator[LabelledText]:
-    """The texts, or sentences, of a file for a kind of task."""
-    if kind == "tag":
-        return labelled_texts.read_tagged(path, label, labelled=labelled)
-    return labelled_texts.read_labelled(
-        path, text, label, several=kind == "several", labelled=labelled
-    )
-
-
 @torch.no_grad()
 def run_rows(
     model: Model,
@@ -93,23 +118,26 @@ def run_rows(
     out: list[Tensor] = [torch.empty(0)] * len(rows)
     lengths = [len(row) for row in rows]
     for some in like_lengths(lengths, BATCH_TOKENS):
-        batch = collate([rows[n] for n in some]).to(model.device)
-        scores = (call or model)(batch).float().cpu()
+        scores = (call or model)(collate([rows[n] for n in some]).to(model.device)).float().cpu()
         for place, n in enumerate(some):
             out[n] = scores[place] if scores.dim() == 2 else scores[place, : lengths[n]]
     return out
 
 
 def encode_texts(
-    tokenizer: Tokenizer, texts: Sequence[str], limit: int
-) -> tuple[list[list[int]], set[int]]:
-    """(ids of each text, which were too long): those lose their end, but a control token there."""
-    rows, control = tokenizer.encode_batch(list(texts)), set(tokenizer.specials.values())
-    cut = {n for n, row in enumerate(rows) if len(row) > limit}
+    tokenizer: Tokenizer, texts: Sequence[LabelledText], limit: int, say: Say
+) -> list[list[int]]:
+    """Ids of each text; one that is too long loses its end, but a control token there."""
+    rows = tokenizer.encode_batch([text.text for text in texts])
+    control = set(tokenizer.specials.values())
+    cut = [n for n, row in enumerate(rows) if len(row) > limit]
     for n in cut:
         last = rows[n][-1:] if rows[n][-1] in control else []
         rows[n] = [*rows[n][: limit - len(last)], *last]
-    return rows, cut
+    if cut:
+        many = f"{len(cut):,} of {len(rows):,} texts, of more than {limit:,} tokens"
+        say(f"cut at their end: {many}")
+    return rows
 
 
 def word_columns(tokenizer: Tokenizer, sentence: LabelledText, row: Sequence[int]) -> list[int]:
@@ -121,61 +149,58 @@ def word_columns(tokenizer: Tokenizer, sentence: LabelledText, row: Sequence[int
     return places
 
 
-def predict_rows(
-    kit: Kit, task: Task, examples: Sequence[LabelledText], doing: str
-) -> list[Tensor]:
-    """Probabilities of classes (C,) of each text, or (W, C) of its words; or its number (1,).
+def predict_texts(
+    kit: Kit, doing: str, path: Path | str, text: str | None, label: str | None, labelled: bool
+) -> Iterator[Answer]:
+    """What a model says of each text, or of the words of each sentence, of a file.
 
-    A word without a token, or past the last one that the model reads, has none: zeros.
+    A word without a token, or past the last one that the model reads, has probabilities of 0.
     """
-    tokenizer, limit = kit.text_tokenizer, max_tokens_of(kit, doing)
-    rows, cut = encode_texts(tokenizer, [example.text for example in examples], limit)
-    if cut:
-        note(f"cut at their end: {len(cut):,} of {len(rows):,} texts, of over {limit:,} tokens")
-    pad = tokenizer.specials.get("pad", 0)
-    scores = run_rows(kit.model, rows, partial(id_batch, pad=pad))
-    if task.kind == "regress":
-        return [score * task.spread + task.mean for score in scores]
-    if task.kind == "several":
-        return [score.sigmoid() for score in scores]
-    chances = [score.softmax(-1) for score in scores]
-    if task.kind == "tag":
-        for n, (example, row) in enumerate(zip(examples, rows, strict=True)):
-            places = torch.tensor(word_columns(tokenizer, example, row))
-            chances[n] = chances[n][places] * (places >= 0)[:, None]
-    return chances
+    task, limit, tokenizer = read_task(kit, doing), max_tokens_of(kit, doing), kit.text_tokenizer
+    collate = partial(id_batch, pad=tokenizer.specials.get("pad", 0))
+    for group in group_texts(read_labelled(path, task.kind, text, label, labelled), GROUP):
+        rows = encode_texts(tokenizer, group, limit, note)
+        scored = zip(group, rows, run_rows(kit.model, rows, collate), strict=True)
+        for each, row, scores in scored:
+            chances, words = task.chances(scores), None
+            if task.kind == "tag":
+                places = torch.tensor(word_columns(tokenizer, each, row))
+                chances = chances[places] * (places >= 0)[:, None]
+                words = [each.text[start:end] for start, end in each.spans]
+            yield chances, each.labels, task.answer(each.text, chances, words)
 
 
 def score_file(
     kit: Kit, path: Path | str, wanted: str, text: str | None = None, label: str | None = None
-) -> ClassScores | NumberScores:
-    """How right a model is on a file; on a class that it never saw it is always wrong."""
+) -> Any:
+    """How right a model is on a file of texts."""
     doing = f"evaluating on {path}"
     task = read_task(kit, doing)
     kind = "classify" if task.kind == "several" else task.kind
     if kind != wanted:
         expected = f"one for `tune {wanted}`, or `evaluate {kind}`"
         raise UsageError(f"{doing} with {kit.path}", f"a model for `tune {kind}`", expected)
-    examples = list(read_examples(path, task.kind, text, label))
-    if not examples:
-        raise DataError(doing, "no texts", "one or more")
-    answers = predict_rows(kit, task, examples, doing)
-    if kind == "regress":
-        return score_numbers([read_number(e) for e in examples], torch.cat(answers).tolist())
-    labels = [(n, label) for n, example in enumerate(examples) for label in example.labels]
-    return score_answers(task, labels, answers)
+    return score_answers(kit, doing, predict_texts(kit, doing, path, text, label, True))
 
 
-def score_answers(
-    task: Task, labels: Sequence[tuple[int, str]], answers: Sequence[Tensor]
-) -> ClassScores:
-    """Figures of probabilities, (C,) or (W, C) each; `labels` have the numbers of their texts."""
-    new = {label for _, label in labels if label not in task.names}
-    names = task.names + labelled_texts.sort_classes(list(new))
-    numbers = {name: n for n, name in enumerate(names)}
-    chances = torch.cat([answer.view(-1, len(task.names)) for answer in answers])
+def score_answers(kit: Kit, doing: str, answers: Iterable[Answer]) -> Any:
+    """ClassScores or NumberScores of answers; a class that the model never saw is always wrong."""
+    there, task = [*leave_out(answers, note)], read_task(kit, doing)
+    if not there:
+        raise DataError(doing, "nothing to judge", "one example or more")
+    chances = torch.cat([chances.view(-1, len(task.names)) for chances, *_ in there])
+    labels = [(n, label) for n, (_, some, _) in enumerate(there) for label in some]
+    if task.kind == "regress":
+        return score_numbers([float(label) for _, label in labels], chances[:, 0].tolist())
+    seen = sort_classes([label for _, label in labels])
+    new = [label for label in seen if label not in task.names]
+    if seen and new == seen:
+        expected = f"some of {', '.join(task.names[:20])}"
+        raise DataError(doing, f"only {', '.join(new[:10])}", expected)
+    names = task.names + new
     chances = F.pad(chances, (0, len(new)))
-    texts, gold = torch.tensor([(n, numbers[label]) for n, label in labels]).view(-1, 2).unbind(1)
+    pairs = torch.tensor([(n, names.index(label)) for n, label in labels])
+    texts, gold = pairs.view(-1, 2).unbind(1)
     if task.kind == "several":
         sets = torch.zeros_like(chances, dtype=torch.bool)
         sets[texts.long(), gold.long()] = True
@@ -184,27 +209,3 @@ def score_answers(
         note(f"{without:,} words have no token of their own: their tag is {NO_TAG}, and wrong")
         names, chances = [*names, NO_TAG], torch.cat([chances, (chances == 0).all(1, True)], 1)
     return score_classes(gold, chances, names, texts, current().seed)
-
-
-def predict_file(kit: Kit, path: Path | str, text: str | None) -> Iterator[Prediction]:
-    """What the model says of each text, or of the words of each sentence, of a file."""
-    doing = f"predicting labels of {path}"
-    task = read_task(kit, doing)
-    for group in group_texts(read_examples(path, task.kind, text, labelled=False), GROUP):
-        answers = predict_rows(kit, task, group, doing)
-        for example, chances in zip(group, answers, strict=True):
-            if task.kind == "regress":
-                yield Prediction(example.text, float(chances))
-            elif task.kind == "several":
-                chosen = (chances > 0.5).nonzero()[:, 0].tolist()
-                said = [task.names[n] for n in chosen]
-                yield Prediction(example.text, said, chances[chosen].tolist())
-            elif task.kind == "classify":
-                best = int(chances.argmax())
-                yield Prediction(example.text, task.names[best], float(chances[best]))
-            else:
-                sure, tags = chances.max(-1)
-                pairs = zip(tags.tolist(), sure.tolist(), strict=True)
-                said = [task.names[n] if p else NO_TAG for n, p in pairs]
-                words = [example.text[start:end] for start, end in example.spans]
-                yield Prediction(example.text, said, sure.tolist(), words)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from regard.result import Grid, Result, Row, human, shown
+from regard.result import Grid, Result, Row, human, new_figure, shown
 from regard.train.results import Run
 
 
@@ -55,8 +54,7 @@ class FrontierPoint(Row):
     """Nats from the model as it was; of best-of-n ln n − (n − 1) / n."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PolicyRun(Run):
+class PolicyRun(Run, kw_only=True):
     """A policy in {out}."""
 
     deviation: float
@@ -73,9 +71,7 @@ class PolicyRun(Run):
 
     def plot(self) -> Any:
         """Reward, divergence and length over the steps; reward against divergence."""
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(12, 3), layout="constrained")
+        figure = new_figure(12, 3)
         axes = figure.subplots(1, 4)
         for place, name in zip(axes, ("reward", "kl", "length"), strict=False):
             points = [(line["step"], line[name]) for line in self.metrics if name in line]

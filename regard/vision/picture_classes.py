@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.ambient import note
 from regard.data.example_store import ExampleRows, ExampleStore, leave_out, open_examples
 from regard.data.labelled_texts import sort_classes
 from regard.data.order import Counts
-from regard.data.text_files import find_files
 from regard.data.windows import IGNORED
 from regard.errors import DataError, UsageError, check_known
-from regard.evaluate.results import ClassScores
-from regard.files import file_hash
-from regard.interop.families import bind
 from regard.interop.side import parse
 from regard.interop.weights import OWN
 from regard.kit import Kit
@@ -40,14 +34,13 @@ from regard.model.model import Model, empty_model
 from regard.model.presets import PRESETS, preset, vit
 from regard.result import Failed
 from regard.train.config import PictureConfig
-from regard.train.data import RunData, RunKind, RunPlan, Say
+from regard.train.data import RunData, RunKind, RunPlan
 from regard.train.objectives import Compiling, Loss, compiled_once
 from regard.train.results import RunSettings
-from regard.train.settings import MUON, begin_with, decide_steps, find_data, make_config, put
-from regard.tune.classification import held_out
+from regard.train.settings import MUON, begin_with, decide_steps, make_config, put
+from regard.tune.classification import split_examples
 from regard.tune.config import HeadTuning
-from regard.tune.prediction import read_task, score_answers
-from regard.tune.results import Prediction
+from regard.tune.prediction import Answer, Task, read_task, score_answers
 from regard.verbs import group_texts
 from regard.vision.augmentation import Augmentation, Preparation
 from regard.vision.picture_files import find_pictures, read_pictures
@@ -123,12 +116,11 @@ class PictureKind(RunKind):
         head = HeadConfig(classes, "first" if front.cls else "mean", bias=True)
         return replace(config, front=front, head=head), family
 
-    def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, bytes]:
-        """The file that says what the model reads, as transformers writes it."""
+    def describe(self, sizes: Any, mean: Any, std: Any) -> dict[str, Any]:
+        """What the file beside the weights says that the model reads, as transformers writes it."""
         said = {"image_mean": (mean / 255).tolist(), "image_std": (std / 255).tolist()}
         said |= {"size": {"height": sizes[1], "width": sizes[2]}}
-        said |= {"image_processor_type": "ViTImageProcessor", "resample": 2}
-        return {PROCESSOR: json.dumps(said, indent=2).encode()}
+        return said | {"image_processor_type": "ViTImageProcessor", "resample": 2}
 
     def open(self, model: Any) -> tuple[Any, Any, Preparation]:
         """(model, sizes that it reads, how stored examples are normalised) of a folder or a Kit."""
@@ -160,7 +152,6 @@ class PictureKind(RunKind):
     def decide(self, settings: RunSettings) -> None:
         """Steps from epochs; files and model must be there."""
         values = settings.values
-        find_data(settings, f"train {self.name}")
         if values["init"] is not None:
             begin_with(settings, self.fields, self.config)
         self.complete(settings)
@@ -169,46 +160,38 @@ class PictureKind(RunKind):
         asked = "r_drop" if values["r_drop"] else values["metric"]
         check_known(asked, ("loss", "accuracy"), f"choosing what `train {self.name}` goes by")
         count = sum(1 for _ in self.find(values["files"]))
-        count -= 0 if values["valid"] else len(held_out(count, values["holdout"], 0))
+        count = count if values["valid"] else len(split_examples(count, values["holdout"], 0)[0])
         each = max(1, count // own.rows // values["accumulate"])  # steps of an epoch
         steps = max(1, round(each * own.epochs)) if own.epochs else max(10 * each, 300)
         decide_steps(settings, steps, max(each, steps // 20))
 
     # Data and model -----------------------------------------------------------------------------
 
-    def store(
-        self, plan: RunPlan, sizes: Sequence[int], folder: Path, say: Say, progress: Say
-    ) -> tuple[ExampleStore, Counts, Counts, dict[str, str]]:
-        """(all examples, decoded; numbers of those to train and to validate on; hashes of files)"""
+    def store(self, plan: RunPlan, sizes: Sequence[int]) -> tuple[ExampleStore, Counts, Counts]:
+        """(all examples, decoded; numbers of those to train and to validate on)"""
         parts = plan.files, plan.data.valid
-        there = [path for files in parts for path in files if Path(path).exists()]
-        hashes = {str(file): file_hash(file) for file in find_files(there)}
-        examples = [leave_out(self.read(files, sizes), say) for files in parts]
-        store = open_examples(folder / "data/examples.store", examples, progress)
+        examples = [leave_out(self.read(files, sizes), plan.say) for files in parts]
+        store = open_examples(plan.folder / "data/examples.store", examples, plan.progress)
         part = store.records["part"]
         kept, held = np.flatnonzero(part == 0), np.flatnonzero(part)
         if not plan.data.valid:
-            held = held_out(len(kept), plan.data.holdout, plan.seed)
-            kept = np.setdiff1d(kept, held)
-        return store, kept, held, hashes
+            kept, held = split_examples(len(kept), plan.data.holdout, plan.seed)
+        return store, kept, held
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan) -> RunData:
         """Decode everything into stores, and name the classes."""
-        own = plan.own
-        init = plan.data.init
+        own, init = plan.own, plan.data.init
         sizes = self.sizes(own, self.build(own, init, 2)[0].front, init)
-        store, kept, held, hashes = self.store(plan, sizes, folder, say, progress)
+        store, kept, held = self.store(plan, sizes)
         planes, part, label = (store.records[name] for name in ("planes", "part", "label"))
         names, labels = self.number(plan, store, np.unique(label[part == 0]))
         draw = self.augmentation(own).draw
         train = ExampleRows(planes, labels, kept, own.rows, plan.seed, draw)
         valid = ExampleRows(planes, labels, held, own.rows) if len(held) else None
-        many: Any = [f"{len(part):,} {self.unit}" for part in (kept, held)]
-        say(f"training on {many[0]}, {len(names):,} classes; validating on {many[1]}")
-        amounts = dict(zip(("train", "valid"), many, strict=True))
+        many: Any = {"train": f"{len(kept):,} {self.unit}", "valid": f"{len(held):,} {self.unit}"}
         identity = {"data": store.header["digest"][:12], "labels": names}
         known = names, np.array(store.header["mean"]), np.array(store.header["std"])
-        return RunData(None, train, valid, identity, hashes, amounts, known)
+        return RunData(None, train, valid, identity, plan.hashes, many, known)
 
     def number(self, plan: RunPlan, store: ExampleStore, used: Counts) -> tuple[list[str], Counts]:
         """(names of the classes that are trained on, class of each example)."""
@@ -221,25 +204,24 @@ class PictureKind(RunKind):
         """With a head for the classes."""
         return self.build(plan.own, plan.data.init, len(data.held[0]))
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """A new model, or one that begins with the weights of another, positions resized."""
-        (names, mean, std), (config, family) = data.held, self.shape(plan, data)
-        model: Any = Model.fresh(config, plan.seed)
-        numbers = {name: n for n, name in enumerate(names)}
-        labels = {str(n): name for name, n in numbers.items()}
+        (names, mean, std), kit = data.held, Kit.fresh(*self.shape(plan, data), plan.seed)
+        model: Any = kit.model
+        config = model.config
+        said = Task("tag" if config.head.take == "all" else "classify", names).describe()
         if plan.data.init is not None:
-            say(f"beginning with the weights of {plan.data.init}")
             base, _, prepare = self.open(plan.data.init)
             mean, std, old = prepare.mean.flatten(), prepare.std.flatten(), base.model.state_dict()
             if POSITIONS in old and isinstance(config.front, ImageConfig):
                 grids = base.model.front.grid, model.front.grid
                 old[POSITIONS] = resize_positions(old[POSITIONS], *grids)
-            if base.config.get("id2label") != labels:
+            if base.config.get("id2label") != said["id2label"]:
                 old = {name: x for name, x in old.items() if not name.startswith("head.")}
             model.load_state_dict(old, strict=False)
-        kit = Kit(model, None, bind(family) if family else None)
-        kit.files = self.describe(self.sizes(plan.own, config.front, plan.data.init), mean, std)
-        kit.config = kit.fresh_config() | {"id2label": labels, "label2id": numbers}
+        reads = self.describe(self.sizes(plan.own, config.front, plan.data.init), mean, std)
+        kit.files = {PROCESSOR: json.dumps(reads, indent=2).encode()}
+        kit.config = kit.fresh_config() | said
         for number, block in enumerate(model.encoder.blocks):
             block.drop_path = plan.own.drop_path * number / max(1, config.last.depth - 1)
         return kit
@@ -262,32 +244,22 @@ class PictureKind(RunKind):
         return grid, np.arange(grid[0] * grid[1]), config.cls + config.distilled
 
     @torch.no_grad()
-    def predict(
-        self, kit: Kit, files: Sequence[str]
-    ) -> Iterator[tuple[Tensor, str, Prediction | Failed]]:
-        """(probabilities (C,), class as it is written, what is said) of each example of files."""
+    def predict(self, kit: Kit, files: Sequence[str]) -> Iterator[Answer]:
+        """What a model says of each example of files."""
         sizes, task = self.open(kit)[1], read_task(kit, f"reading {', '.join(files)}")
         for group in group_texts(self.read(files, sizes), self.group):
             stored = [planes for *_, planes in group if not isinstance(planes, Failed)]
             batch = stored and self.batch(kit, torch.from_numpy(np.stack(stored)))
-            chances = iter(kit.run_batch(batch).float().softmax(-1).cpu() if batch else ())
+            chances = iter(task.chances(kit.run_batch(batch).float().cpu()) if batch else ())
             for name, label, planes in group:
-                if isinstance(planes, Failed):
-                    yield torch.empty(0), label, planes
-                    continue
-                row = next(chances)
-                yield row, label, Prediction(name, task.names[int(row.argmax())], float(row.max()))
+                failed = isinstance(planes, Failed)
+                row = torch.empty(0) if failed else next(chances)
+                yield row, [label], planes if failed else task.answer(name, row)
 
-    def score(self, kit: Kit, files: Sequence[str]) -> ClassScores:
-        """How right a model is on files; on a class that it never saw it is always wrong."""
+    def score(self, kit: Kit, files: Sequence[str]) -> Any:
+        """How right a model is on files."""
         doing = f"evaluating on {', '.join(files)}"
-        task, answers = read_task(kit, doing), [*leave_out(self.predict(kit, files), note)]
-        there = sort_classes([label for _, label, _ in answers])
-        if not set(there) & set(task.names):
-            problem = f"only {', '.join(there[:10])}" if there else "no examples"
-            raise DataError(doing, problem, f"some of {', '.join(task.names[:20])}")
-        labels = [(n, label) for n, (_, label, _) in enumerate(answers)]
-        return score_answers(task, labels, [chances for chances, *_ in answers])
+        return score_answers(kit, doing, self.predict(kit, files))
 
 
 def head_of_pictures(model: str, head: HeadTuning, lora: Any = None) -> PictureConfig | None:

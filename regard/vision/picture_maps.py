@@ -132,5 +132,4 @@ def probe_pictures(
     names = [name for name, *_ in examples]
     task = make_task([label for _, label, _ in examples], names, range(len(names)), seed)
     rows = ((tap, torch.cat(parts)) for tap, parts in vectors.items())
-    probed = [probe_vectors(tap, x, task, how, seed) for tap, x in rows]
-    return task.report("class", how, probed)
+    return task.report("class", how, [probe_vectors(tap, x, task, how, seed) for tap, x in rows])

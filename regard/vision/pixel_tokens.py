@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +30,14 @@ from regard.decode.sampling import SampleConfig
 from regard.errors import DataError, UsageError
 from regard.evaluate.results import PixelScores
 from regard.files import write_whole
-from regard.interop.families import bind
 from regard.interop.side import parse
 from regard.kit import Kit
 from regard.loading import load_kit, wrong_network
 from regard.model.batch import Batch
 from regard.model.config import HeadConfig, TextConfig
-from regard.model.model import Model
 from regard.model.presets import gpt2
 from regard.train.config import PixelConfig
-from regard.train.data import RunData, RunPlan, Say
+from regard.train.data import RunData, RunPlan
 from regard.train.results import RunSettings
 from regard.train.settings import make_config, put
 from regard.verbs import group_texts
@@ -149,7 +146,7 @@ class PixelKind(PictureKind):
         put(settings, "length", length, "size")
         put(settings, "batch_tokens", length * own.rows, "rows")
 
-    def open(self, model: Any) -> tuple[Any, tuple[int, int, int], Any]:
+    def open(self, model: Any) -> tuple[Kit, tuple[int, int, int], Any]:
         """(model, sizes that it reads, its coding) of a folder or a Kit."""
         kit = model if isinstance(model, Kit) else load_kit(model, precision=None)
         front = kit.model.config.front
@@ -162,13 +159,13 @@ class PixelKind(PictureKind):
             raise DataError("reading codes of pictures", fault, expected)
         return kit, coding.sizes, coding
 
-    def learn(self, plan: RunPlan, path: Path, pixels: Any, progress: Say) -> dict[str, bytes]:
+    def learn(self, plan: RunPlan, path: Path, planes: Any, kept: Any) -> dict[str, bytes]:
         """The files that say what the tokens are: a palette as transformers has it, or a VQ-VAE."""
         own, plain = plan.own, plan.own.tokens_of == "pixels"
         if not path.exists():
-            progress("learning codes")
-            some = pixels(), own, plan.seed
-            new = learn_palette(*some) if plain else learn_codes(*some, plan.device, progress)
+            plan.progress("learning codes")
+            some = planes[kept], own, plan.seed
+            new = learn_palette(*some) if plain else learn_codes(*some, plan.device, plan.progress)
             write_whole(path, save({name: x.cpu() for name, x in new.state_dict().items()}))
         said: dict[str, Any] = {"size": {"height": own.size, "width": own.size}}
         said |= {"image_processor_type": "ImageGPTImageProcessor", "do_color_quantize": True}
@@ -181,14 +178,13 @@ class PixelKind(PictureKind):
             said |= {"patch": own.patch, "channels": 1 if own.grey else 3}
         return {PROCESSOR: json.dumps(said).encode()} | ({} if plain else {BOOK: book})
 
-    def prepare(self, plan: RunPlan, folder: Path, say: Say, progress: Say) -> RunData:
+    def prepare(self, plan: RunPlan) -> RunData:
         """Decode pictures, learn what their tokens are, and write those into a store."""
-        own, init, path = plan.own, plan.data.init, folder / "data/codes.store"
+        own, init, path = plan.own, plan.data.init, plan.folder / "data/codes.store"
         sizes = self.open(init)[1] if init else (1 if own.grey else 3, own.size, own.size)
-        store, kept, held, hashes = self.store(plan, sizes, folder, say, progress)
+        store, kept, held = self.store(plan, sizes)
         planes, book = store.records["planes"], path.with_name(BOOK)
-        learn = partial(self.learn, plan, book, lambda: planes[kept], progress)
-        files = self.open(init)[0].files if init else learn()
+        files = self.open(init)[0].files if init else self.learn(plan, book, planes, kept)
         coding = read_coding(files, plan.train.length)
         if not path.exists():
             coder = read_coding(files, plan.train.length, plan.device).book.encode
@@ -196,26 +192,22 @@ class PixelKind(PictureKind):
             with torch.no_grad():
                 parts = (coder(torch.from_numpy(part).to(plan.device)) for part in groups)
                 rows = ((part.tolist(), False) for part in parts)
-                write_store(path, coding.start, {}, rows, progress)
+                write_store(path, coding.start, {}, rows, plan.progress)
         codes: NDArray[Any] = Store(path).stream.reshape(-1, plan.train.length)
         draw, blank = draw_mirrors if own.flip else None, np.zeros(len(codes), np.int64)
         train = CodeRows(codes, blank, kept, own.rows, plan.seed, draw, coding)
         valid = CodeRows(codes, blank, held, own.rows, coding=coding) if len(held) else None
         many: Any = {"train": f"{len(kept):,} pictures", "valid": f"{len(held):,} pictures"}
-        say(f"training on {many['train']} of {codes.shape[1]:,} tokens, {coding.start:,} codes")
         identity = {"data": store.header["digest"][:12]}
-        return RunData(None, train, valid, identity, hashes, many, ((), files))
+        return RunData(None, train, valid, identity, plan.hashes, many, ((), files))
 
-    def make_kit(self, plan: RunPlan, data: RunData, say: Say) -> Kit:
+    def make_kit(self, plan: RunPlan, data: RunData) -> Kit:
         """A new model, which finds all codes equally likely at first; or the one to begin with."""
         if plan.data.init is not None:
-            say(f"beginning with the weights of {plan.data.init}")
-            kit: Kit = self.open(plan.data.init)[0]
-            return kit
-        model: Any = Model.fresh(self.shape(plan, data)[0], plan.seed)
-        torch.nn.init.zeros_(model.head.out.weight)
-        kit = Kit(model, None, bind(FAMILY), files=data.held[1])
-        kit.config = kit.fresh_config()
+            return self.open(plan.data.init)[0]
+        kit = Kit.fresh(*self.shape(plan, data), plan.seed)
+        kit.config, kit.files = kit.fresh_config(), data.held[1]
+        torch.nn.init.zeros_(kit.model.head.out.weight)  # type: ignore[union-attr]
         return kit
 
     def job(self, plan: RunPlan, data: RunData, kit: Kit) -> dict[str, Any]:

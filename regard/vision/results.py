@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from regard.look.results import Attribution, Overlay
-from regard.result import Grid, Result, shown
+from regard.result import Grid, Result, grid_of_values, new_figure, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,13 +24,11 @@ class Drawing(Result):
 
     def parts(self) -> Iterator[str | Grid]:
         """How likely each is."""
-        rows = [(str(n), f"{value:,.1f}") for n, value in enumerate(self.nats)]
-        yield Grid(f"{len(self.nats)} pictures; --save grid.png draws them", ("", "nats"), rows)
+        title = f"{len(self.nats)} pictures; --save grid.png draws them"
+        yield grid_of_values(title, ("", "nats"), enumerate(self.nats), "{:,.1f}")
 
     def plot(self) -> Any:
         """All of them: each in a row with what it began with, or as a square."""
-        from regard.look.picture import new_figure
-
         count, beside = self.pictures.shape[:2]
         width = beside * max(1, round((count * beside) ** 0.5 / beside))
         flat = self.pictures.reshape(count * beside, *self.pictures.shape[2:])
@@ -54,7 +52,7 @@ class PictureAttribution(Attribution):
         """The places that give most."""
         pairs = zip(self.pieces, self.scores, strict=True)
         best = sorted(pairs, key=lambda pair: -abs(pair[1]))[:10]
-        yield Grid(self.title(), ("row,column", "score"), [(p, f"{s:.4f}") for p, s in best])
+        yield grid_of_values(self.title(), ("row,column", "score"), best, "{:.4f}")
         yield from self.explanation.parts()
 
     def plot(self) -> Any:

@@ -110,8 +110,8 @@ def test_a_report_as_people_read_it(tmp_path):
     report = regard.data.check(tmp_path / "train.txt", test=tmp_path / "test.txt")
     for said in (
         "lines     4",
-        "1 (25.0%; line 3)",
-        "1 (25.0%; line 4)",
+        "1 of 4 (25.0%; line 3)",
+        "1 of 4 (25.0%; line 4)",
         "█",
         "1 of 2 (50.0%; line 2)",
     ):

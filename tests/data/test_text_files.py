@@ -60,6 +60,12 @@ def test_invalid_utf8_names_file_and_byte(tmp_path, monkeypatch, size):
         assert str(file) in str(caught.value) and f"byte {len(start)} " in caught.value.found
 
 
+def test_the_way_out_of_another_encoding_names_it(tmp_path):
+    for code, data in (("utf-16", "é".encode("utf-16")), ("latin1", "é\n".encode("latin1"))):
+        with pytest.raises(DataError, match=f"iconv -f {code} "):
+            list(read_lines(write(tmp_path / code, data)))
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_chunks_may_end_inside_a_character(tmp_path, monkeypatch, size):
     monkeypatch.setattr(files, "CHUNK", size)

@@ -98,6 +98,14 @@ def test_perplexity_by_position(tmp_path, text):  # noqa: F811
     assert line.get_ydata().tolist() == [row.perplexity for row in score.by_position]
 
 
+def test_ngrams_have_nothing_to_edit_or_to_regularise(tmp_path, text):  # noqa: F811
+    regard.train.ngram(text, out=tmp_path / "ngrams", tokens="spaced")
+    for model in (tmp_path / "ngrams", load(tmp_path / "ngrams")):
+        for how in ({"edit": ["*.z=zero"]}, {"nv": 0.3}):
+            with pytest.raises(UsageError, match=f"--{[*how][0]} with n-grams"):
+                regard.evaluate.lm(model, text, allow_overlap=True, **how)
+
+
 def test_speech_beside_its_cleaned_text(writer, tmp_path):  # noqa: F811
     spoken, cleaned = tmp_path / "talk.txt", tmp_path / "clean.txt"
     spoken.write_text("the uh the cat sat on the mat\nParis is um is the capital\n" * 4)

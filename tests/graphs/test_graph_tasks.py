@@ -28,6 +28,7 @@ from regard.graphs.graph_tasks import (
 from regard.kit import Kit
 from regard.model.batch import Batch
 from regard.model.model import Model
+from regard.result import Failed
 from regard.train.config import GraphShape
 from regard.tune.prediction import Task
 from tests.properties.threads import one_thread  # noqa: F401
@@ -409,7 +410,7 @@ def test_nodes_are_learnt_and_only_from_their_split(arrays, tmp_path, capsys):
     np.testing.assert_allclose(np.linalg.norm(graph.nodes, axis=1), 1, rtol=1e-5)
     shape = GraphShape(**SMALL)
     result = regard.train.graph(arrays, out=tmp_path / "run", shape=shape, config=RUN)
-    assert "training on 10 labels of 1 graphs, validating on 20" in capsys.readouterr().err
+    assert "training on 10 labels, 2 classes; validating on 20 labels" in capsys.readouterr().err
     scores = regard.evaluate.graph(tmp_path / "run" / "final", arrays)
     assert scores.count == 28
     assert scores.accuracy > 0.8
@@ -543,9 +544,15 @@ def test_numbers_and_classes_of_new_molecules(molecules, tmp_path, capsys):
     regard.train.graph(molecules, out=tmp_path / "sizes", shape=shape, config=config)
     (tmp_path / "new.csv").write_text("smiles\nCCO\nC1C\nc1ccccc1\n")
     said = list(regard.predict(tmp_path / "sizes" / "final", tmp_path / "new.csv"))
-    assert "line 3 of" in capsys.readouterr().err
+    bad = said.pop(1)  # in its place
+    assert isinstance(bad, Failed) and "line 3 of" in str(bad) and "of 'C1C'" in str(bad)
     assert [one.text for one in said] == ["CCO", "c1ccccc1"]
     assert all(isinstance(one.label, float) and one.probability is None for one in said)
+    (tmp_path / "bad.csv").write_text("smiles\nC1C\n")
+    (only,) = regard.predict(tmp_path / "sizes" / "final", tmp_path / "bad.csv")
+    assert isinstance(only, Failed)
+    with pytest.raises(DataError, match="of 'C1C'"):
+        regard.look.attention(tmp_path / "sizes" / "final", tmp_path / "bad.csv")
     (tmp_path / "odd.csv").write_text("smiles,size\nCCO,3\nCCC,many\nCCCC,4\n")
     assert regard.evaluate.graph(tmp_path / "sizes" / "final", tmp_path / "odd.csv").count == 2
     assert "the label 'many'; expected a number" in capsys.readouterr().err
@@ -556,8 +563,11 @@ def test_other_files_and_models_are_refused(arrays, molecules, tmp_path, folders
     run = regard.train.graph(
         arrays, out=tmp_path / "run", shape=shape, config=replace(RUN, steps=1)
     )
-    with pytest.raises(DataError, match="labels of the split test, of nodes"):
+    nodes = "labelled as a whole\n  expected: graphs whose nodes are labelled"
+    with pytest.raises(DataError, match=nodes):
         regard.evaluate.graph(run.path, molecules)
+    with pytest.raises(DataError, match=nodes):
+        regard.look.attention(run.path, "CCO")
     held = dict(np.load(arrays))
     np.savez(tmp_path / "wide.npz", **{**held, "words": 12})
     with pytest.raises(DataError, match=r"\(batch, nodes, 10\)"):
@@ -565,6 +575,22 @@ def test_other_files_and_models_are_refused(arrays, molecules, tmp_path, folders
     np.savez(tmp_path / "far.npz", **{**held, "edges": np.array([[0, 60]])})
     with pytest.raises(DataError, match="edges up to 60"):
         regard.evaluate.graph(run.path, tmp_path / "far.npz")
+    for wrong in (
+        {"edges": np.array([[0.5, 1.0]])},
+        {"edges": np.array([0, 1])},
+        {"edges": np.array([[-1, 0]])},
+        {"labels": np.array(["a"] * len(held["labels"]))},
+        {"train": np.array([900])},
+        {"indptr": np.array([0, 1])},
+    ):
+        np.savez(tmp_path / "wrong.npz", **{**held, **wrong})
+        with pytest.raises(DataError, match=r"expected: edges \(E, 2\)"):
+            read_graphs(tmp_path / "wrong.npz")
+    (tmp_path / "none.csv").write_text("smiles,label\nxx,1\n")
+    with pytest.raises(DataError, match=r"reading .*none\.csv: no graphs that can be read"):
+        read_graphs((str(tmp_path / "none.csv"),))
+    with pytest.raises(DataError, match="no such file, and as SMILES the end"):
+        regard.look.attention(run.path, "")
     (tmp_path / "bad.npz").write_bytes(b"no arrays")
     with pytest.raises(DataError, match="an .npz file of arrays"):
         regard.evaluate.graph(run.path, tmp_path / "bad.npz")
@@ -616,7 +642,10 @@ def test_numbers_of_nodes_are_known_by_their_columns(tmp_path):
     assert nodes[0] == nodes[1] == [[1, 10], [2, 20]]
 
 
-def test_two_draws_of_dropout_are_refused_for_whole_graphs(molecules, tmp_path):
+def test_two_draws_of_dropout_and_other_models_are_refused(molecules, tmp_path):
     config = replace(RUN, r_drop=1.0)
     with pytest.raises(UsageError, match="r_drop = 1 with labels of whole graphs"):
         regard.train.graph(molecules, out=tmp_path / "run", config=config)
+    data = regard.DataConfig(init="gpt2")
+    with pytest.raises(UsageError, match="a model to begin with(.|\n)*none: it is new"):
+        regard.train.graph(molecules, out=tmp_path / "run", data=data)

@@ -180,6 +180,10 @@ def test_rows_of_a_cache_move_inside_their_group() -> None:
             assert torch.equal(new[:, :5], old[rows][:, :5]) and torch.equal(new[:, 5:], old[:, 5:])
     for rows, group in (([3, 1, 2, 0, 4, 5], 3), ([3, 4, 5, 0, 1, 2], 3), ([*range(6)], 4)):
         assert not reorder(now, torch.tensor(rows), group, 5)
+    for other in (randn(6, 10, 2, 16), randn(6, 9, 16, 2).transpose(2, 3)):  # not alike
+        mixed = [before[0].clone(), other.clone()]
+        assert not reorder(mixed, torch.tensor([0, 0, 2, 4, 4, 3]), 3, 5)
+        assert torch.equal(mixed[0], before[0]) and torch.equal(mixed[1], other)
 
 
 @needs_kernels

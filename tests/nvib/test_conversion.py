@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.core.attention import Attention
-from regard.errors import UsageError
+from regard.errors import DataError, UsageError
 from regard.model.batch import Batch
 from regard.nvib import conversion
 from regard.nvib.config import Temperatures
@@ -405,6 +405,30 @@ def test_bad_temperatures(field):
 def test_an_unknown_site_is_named(kit_of):
     with pytest.raises(UsageError, match="did you mean decoder"):
         regard.nvib.regularise(kit_of("gpt2"), {"decodr": 0.2})
+
+
+def test_what_is_no_name_and_no_model_is_refused(kit_of):
+    for strength in ({1: 0.2}, {None: 0.2}):
+        with pytest.raises(UsageError, match="one of encoder, cross, decoder"):
+            regard.nvib.regularise(kit_of("gpt2"), strength)
+    with pytest.raises(UsageError, match="model = 3"):
+        regard.nvib.regularise(3)
+
+
+def test_a_mistake_leaves_the_strength_that_is_there(kit_of, monkeypatch):
+    kit = regard.nvib.regularise(kit_of("gpt2"), 0.3)
+    batch, tokens = batch_of(kit), torch.tensor([[5]])
+    before = kit.model(batch)
+    with pytest.raises(UsageError):
+        regard.nvib.regularise(kit, 0.5, text="no tokenizer")
+    assert kit.nv == (0.3, None) and torch.equal(kit.model(batch), before)
+    monkeypatch.setattr(conversion, "calibration_batches", lambda *_: [Batch(tokens)])
+    with pytest.raises(DataError, match="a text of 1 tokens"):  # known when all is off
+        regard.nvib.regularise(kit, 0.5, text="one token")
+    assert kit.nv == (0.0, None)
+    assert torch.equal(kit.model(batch), regard.nvib.restore(kit).model(batch))
+    with regard.nvib.regularised(kit, 0.3):
+        assert torch.equal(kit.model(batch), before)
 
 
 def test_what_cannot_be_converted_is_named(folder_of, tmp_path, capsys):

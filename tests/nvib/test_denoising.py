@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+import regard
 from regard.core.attention import Attention, View
 from regard.core.config import BlockConfig
 from regard.core.tap import taps
 from regard.decode.beam import BeamConfig
 from regard.decode.loop import run_search
 from regard.errors import UsageError
+from regard.kit import Kit
 from regard.model import presets
 from regard.model.batch import Batch
 from regard.model.model import Model
@@ -322,6 +324,22 @@ def test_what_cannot_denoise_is_skipped_and_named(preset, why):
 def test_a_wrong_name_is_refused():
     with pytest.raises(UsageError, match="no attention named"):
         attach(tiny(), "encoder.blocks.9")
+
+
+def test_what_is_no_opened_model_is_refused():
+    kit = Kit(tiny())
+    for wrong in ("folder", None, kit.model):
+        with pytest.raises(UsageError, match=r"a Kit\n.*regard\.load"):
+            regard.nvib.attach(wrong)
+        with pytest.raises(UsageError, match="a Kit"):
+            regard.nvib.detach(wrong)
+    with pytest.raises(UsageError, match="no attention named '3'"):
+        regard.nvib.attach(kit, 3)
+    with pytest.raises(UsageError, match=r"config = 0\.25"):
+        regard.nvib.attach(kit, "*", 0.25)
+    regard.nvib.attach(kit)
+    regard.nvib.detach(kit)
+    assert {type(m) for m in kit.model.modules() if isinstance(m, Attention)} == {Attention}
 
 
 def test_grouped_keys_in_an_encoder():

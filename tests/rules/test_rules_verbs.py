@@ -138,10 +138,14 @@ def test_one_side_is_empty(sides, empty):
     (sides / "empty.txt").write_text("\n  \n")
     paths = [sides / "pos.txt"]
     paths.insert(empty, sides / "empty.txt")
-    found = regard.discover(*paths, seconds=3)
-    assert found.hypotheses and found.lines == 14
-    assert any("empty.txt has no lines" in note for note in found.notes)
-    assert any("random lines" in note for note in found.notes)
+    with pytest.raises(DataError, match=r"reading the (posi|nega)tives: no lines in .*empty\.txt"):
+        regard.discover(*paths, checker=sides / "rule.py")
+    assert not (sides / "rule.py").exists()
+    with pytest.raises(UsageError, match="negatives alone"):
+        regard.discover(negatives=sides / "neg.txt")
+    paths[empty] = []
+    with pytest.raises(DataError, match="no lines in \\[\\]"):
+        regard.discover(*paths)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +160,7 @@ def test_one_side_is_empty(sides, empty):
         ((), {"animals": True, "label": ["leeuw"]}, UsageError, "a colon"),
         ((), {"animals": True, "label": ["leeuw : perhaps"]}, UsageError, "label 'perhaps'"),
         (("nothing.txt",), {}, DataError, "no such file"),
-        (("empty.txt",), {}, DataError, "no tokens"),
+        (("empty.txt",), {}, DataError, "no lines"),
         ((), {"animals": True, "seconds": 0}, UsageError, "above 0"),
     ],
 )

@@ -16,6 +16,7 @@ from regard.data.sound import read_sound
 from regard.errors import DataError, UsageError
 from regard.kit import Kit
 from regard.model.batch import Batch
+from regard.model.config import HeadConfig
 from regard.model.model import Model
 from regard.model.presets import llama, whisper
 from regard.result import Failed
@@ -166,7 +167,7 @@ def test_what_has_no_sound_is_named_and_left_out(folder, tmp_path):
     assert len(clips) == 3 and all(planes.shape == (1, 20, 30) for _, _, planes in clips)
     assert all(np.isfinite(planes).all() for _, _, planes in clips)
     named = {name for name in ("silent", "empty", "broken", "cut") if f"/{name}." in " ".join(said)}
-    assert len(named) == len(said) == 4 and any(line.endswith("silence") for line in said)
+    assert len(named) == len(said) == 4 and any("silence; expected" in line for line in said)
 
 
 def test_what_cannot_be_learnt_is_refused(folder, tmp_path):
@@ -259,6 +260,27 @@ def test_transcripts_are_learnt_and_written(said, tmp_path):
     )
     assert prefers.letter_error_rate > scores.letter_error_rate  # it hardly ever says b
     assert next(iter(regard.predict(tmp_path / "run/final", said))).label in ("a", "b")
+
+
+def test_the_longest_text_is_heard_to_its_end_however_slowed(said, tmp_path):
+    train(said, tmp_path / "run", 1, SAY | dict(seconds=None, stretch=0.5))
+    longest = max(soundfile.info(file).duration for file in said.parent.glob("*.wav"))
+    heard = regard.load(tmp_path / "run/final").model.config.front.length / 50
+    assert 1.5 * longest <= heard < 1.5 * longest + 0.2
+
+
+@pytest.mark.parametrize("transcripts", [True, False])
+def test_letters_attend_by_distance_and_classes_by_place(transcripts):
+    own = SoundConfig(**SAY | dict(transcripts=transcripts, heads=2, depth=1))
+    model = Model.fresh(replace(SOUND_RUN.build(own, None, 3)[0], head=HeadConfig(3)))
+    with torch.no_grad():
+        model.front.positions.weight.zero_()  # where a row is is then unknown
+    near, far = torch.ones(2, 1, 20, 60, dtype=torch.float64)
+    sound = torch.randn(20, 8)
+    near[..., 20:28], far[..., 4:12] = sound, sound
+    with torch.no_grad():
+        seen = [model.double()(Batch(x[None]))[0, 25] for x in (near, far)]
+    assert torch.allclose(*seen, rtol=0, atol=1e-12) != transcripts
 
 
 def test_what_no_transcript_can_be_is_refused(said, tmp_path):

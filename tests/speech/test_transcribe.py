@@ -259,6 +259,11 @@ def test_bad_files_are_named_and_the_rest_goes_on(whisper, greedy, tmp_path, cap
     assert len(said.out.splitlines()) == 5 and said.err.count("error: reading") == 3
     with pytest.raises(DataError, match="no such file"):
         regard.transcribe("nowhere.wav", model=folder)
+    for name in ("talk.csv", "talk"):  # before the model is opened
+        with pytest.raises(UsageError, match=r"ends in \.txt, \.srt, \.vtt or \.json"):
+            regard.transcribe(paths[0], model="nowhere", out=tmp_path / name)
+    with pytest.raises(DataError, match=r"a folder\n(.*\n)+.*/\*\.wav"):
+        regard.transcribe(tmp_path, model=folder)
 
 
 @pytest.mark.parametrize("rate", [8000, 44100, 192_000])

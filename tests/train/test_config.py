@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from regard.errors import UsageError
-from regard.train.config import FREE, ShapeConfig, TrainConfig
+from regard.train.config import FREE, PictureConfig, PixelConfig, ShapeConfig, TrainConfig
 
 
 @pytest.mark.parametrize(
@@ -31,6 +31,13 @@ from regard.train.config import FREE, ShapeConfig, TrainConfig
 def test_values_outside_their_limits(wrong):
     with pytest.raises(UsageError, match=next(iter(wrong))):
         TrainConfig(**wrong)
+
+
+def test_pictures_have_a_side_that_fits_into_memory():
+    for kind in (PictureConfig, PixelConfig):
+        assert kind(size=4096).size == 4096
+        with pytest.raises(UsageError, match="size = 4097"):
+            kind(size=4097)
 
 
 def test_a_round_trip_and_known_free_fields():

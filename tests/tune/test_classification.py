@@ -147,6 +147,9 @@ def test_an_encoder_learns_classes_and_transformers_opens_it(masker, texts, tmp_
     assert (scores.accuracy, scores.confusion, scores.count) == (1.0, [[20, 0], [0, 20]], 40)
     assert scores.low == scores.high == 1.0 and 0 < scores.ece < 0.5
     scores.save(tmp_path / "table.png")
+    (tmp_path / "other.tsv").write_text("the cat\tspam\na dog\tham\n")
+    with pytest.raises(DataError, match="only ham, spam\n  expected: some of no, yes"):
+        regard.evaluate.classify(run.path, tmp_path / "other.tsv")
     answers = list(regard.predict(run.path, texts[1]))
     assert [a.label for a in answers] == ["yes", "no"] * 20
     assert all(0.5 < a.probability <= 1 for a in answers)
@@ -352,8 +355,8 @@ def test_rates_fall_from_block_to_block(masker, texts, tmp_path, monkeypatch):
     seen = {}
     make = classification.HeadKind.make_kit
 
-    def watched(self, plan, data, say):
-        kit = make(self, plan, data, say)
+    def watched(self, plan, data):
+        kit = make(self, plan, data)
         seen.update({n: p.detach().clone() for n, p in kit.model.named_parameters()})
         return kit
 
@@ -381,7 +384,7 @@ def test_losses_are_torchs():
     scores, kept = head.out(x).detach(), [0, 1, 2, 4, 5]
 
     def loss(labels, *how, **more):
-        sums = row_loss(model, Batch(x), labels, *how, extra={"features": x}, **more)
+        sums = row_loss(model, Batch(x[:, None]), labels, *how, frozen=True, **more)
         return [float(value.detach()) for value in sums[:3]]
 
     classes = torch.tensor([0, 3, 1, -100, 2, 2])
@@ -462,6 +465,9 @@ def test_bad_tags_and_numbers_and_models(masker, writer, texts, tmp_path):
         other = tmp_path / "other.tsv"
         other.write_text("the\tmaybe\n")
         tune("classify", texts[0], masker, tmp_path / "run", dev=other)
+    tuned = tune("classify", texts[0], masker, tmp_path / "tuned", dict(steps=1)).path
+    with pytest.raises(DataError, match=r"only maybe(.|\n)*some of no, yes"):
+        regard.evaluate.classify(tuned, tmp_path / "other.tsv")
     with pytest.raises(UsageError, match="a decoder, which goes on with a text"):
         regard.evaluate.classify(writer, texts[1])
     with pytest.raises(UsageError, match="metric = bleu"):
