@@ -5,8 +5,8 @@
     python bench/nvib.py latents RUN TEST
 
 TRAIN and TEST have a text on each line. `autoencoders` trains an NVAE for each Δ, a VAE with a
-Gaussian for each vector and one with a single Gaussian, and prints one table of their `evaluate`
-(`examples/text_autoencoder.py`). `abstraction` trains denoising autoencoders of characters, with
+Gaussian for each vector and one with a single Gaussian, and prints one table of
+`regard evaluate nvae`. `abstraction` trains denoising autoencoders of characters, with
 bottlenecks before the self-attention of the upper encoder blocks and without any, and prints for
 each block the share of vectors that are kept and F1 of word boundaries, where what a character
 mostly looks at changes; and nats of a character where some of the input is deleted. `latents`
@@ -36,14 +36,13 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # runs from the source tree
 
 import regard
-from examples import text_autoencoder
-from examples.text_autoencoder import ROWS, NVAEConfig, measure_latents, read_latents
 from regard.kit import Kit
 from regard.look.attention_patterns import patterns
 from regard.look.probing import Labelled, count_right, make_task
 from regard.model.batch import Batch
 from regard.nvib.denoising import bottlenecks
-from regard.train.config import DataConfig, TrainConfig
+from regard.nvib.text_autoencoder import ROWS, measure_latents, read_latents
+from regard.train.config import DataConfig, NVAEConfig, TrainConfig
 
 DELETED = (0.0, 0.1, 0.2)
 
@@ -66,8 +65,9 @@ def train(args: argparse.Namespace, name: str, tokens: str, **shape: Any) -> Kit
         )
         sizes = {"dim": args.dim, "depth": args.depth, "heads": args.heads} | shape
         data = DataConfig(valid=(args.test,), tokens=tokens, vocab=args.vocab)
-        text_autoencoder.train(args.train, folder, config, NVAEConfig(**sizes), data)
-    return text_autoencoder.load(folder / "final")
+        shape = NVAEConfig(**sizes)
+        regard.train.nvae(args.train, out=folder, config=config, shape=shape, data=data)
+    return regard.load(folder / "final")
 
 
 def compare_autoencoders(args: argparse.Namespace) -> None:
@@ -89,7 +89,7 @@ def compare_autoencoders(args: argparse.Namespace) -> None:
             **weights,
             **more,
         )
-        s = text_autoencoder.evaluate(kit, args.test, args.train, args.count)
+        s = regard.evaluate.nvae(kit, args.test, train=args.train, count=args.count)
         cells = [latent, more.get("delta", ""), f"{s.bleu:.1f}", f"{s.exact:.1%}"]
         cells += [f"{s.kept_share:.1%}", f"{s.told:.3f}", f"{s.nats_per_token:.3f}"]
         cells += [f"{s.forward:.0f}", f"{s.reverse:.0f}", f"{s.reverse_of_texts:.0f}", s.collapsed]
@@ -186,12 +186,12 @@ def latent_vectors(kit: Kit, texts: list[str]) -> tuple[Tensor, Tensor, list[int
 
 def probe_latents(args: argparse.Namespace) -> None:
     """What can be read off latents linearly, beside the mean vector of the encoder."""
-    kit = text_autoencoder.load(args.train)
+    kit = regard.load(args.train)
     texts = [line for line in Path(args.test).read_text().splitlines() if line.strip()]
     texts = texts[: args.count]
     latents, plain, kept = latent_vectors(kit, texts)
     told = measure_latents(kit, texts)
-    print(f"kept: {sorted(Counter(kept).items())}; told {told.other - told.nats:.3f} nats a token")
+    print(f"kept: {sorted(Counter(kept).items())}; told {told['told']:.3f} nats a token")
     print(f"bottlenecks: {', '.join(bottlenecks(kit.model))}")
     lengths = [str(min(len(text.split()) // 3, 4)) for text in texts]
     firsts = [text.split()[0] for text in texts]

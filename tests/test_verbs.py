@@ -20,7 +20,6 @@ class Sizes:
     steps: Count = 3
 
 
-@dataclass(frozen=True)
 class Answer(Result):
     """An answer."""
 

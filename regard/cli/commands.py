@@ -16,7 +16,7 @@ PANELS = {
     "Use": tuple("generate chat translate score fill embed predict draw transcribe".split()),
     "Make": ("train", "tune", "tokens", "ladder", "export", "verify", "replay"),
     "Judge": ("evaluate", "check"),
-    "Look inside": ("look",),
+    "Look inside": ("look", "nvib"),
     "Before attention": ("history",),
     "Structure": ("discover", "formal"),
     "House": ("info", "models", "plan", "data", "doctor", "demo"),
@@ -24,15 +24,16 @@ PANELS = {
 """Commands and groups, as the help shows them."""
 
 GROUPS = {
-    "train": "lm mlm seq2seq rnn lstm gru mlp image pixels sound graph ngram bow classes w2v bayes "
-    "logreg ibm1 shortlist memory",
+    "train": "lm mlm seq2seq nvae rnn lstm gru mlp image pixels sound graph ngram bow classes w2v "
+    "bayes logreg ibm1 shortlist memory",
     "tune": "classify tag regress sft reward dpo ppo grpo merge",
     "history": "neighbours analogy cluster entropy guess sample lookup",
     "data": "check",
-    "evaluate": "lm translate classify tag regress image pixels sound graph winograd blimp fewshot "
-    "ioi analogies similarity",
+    "evaluate": "lm translate classify tag regress nvae image pixels sound graph winograd blimp "
+    "fewshot ioi analogies similarity",
     "formal": "make test draw list learn",
     "look": "attention heads lens explain patch circuit probe extract gradients",
+    "nvib": "reconstruct sample interpolate",
     "tokens": "encode decode train info merges explain vocab",
 }
 """The commands of each group; the group's help is the docstring of the room of that name."""

@@ -157,24 +157,27 @@ def pair_store(
     files: Sequence[Path | str],
     tokenizer: Tokenizer,
     tell: tuple[Say, Say] = (silent, silent),
+    same: bool = False,
 ) -> Store:
     """A store of sentence pairs with two sides: document 2 i is a source, 2 i + 1 its target.
 
-    The files are TSVs, folders of them, or two others: sources and targets.
+    The files are TSVs, folders of them, or two others: sources and targets; or with `same` texts,
+    of which each line is a pair of itself.
     Control tokens are not stored; `Buckets` adds them. A source whose tokenizer is its own is
     stored with what that puts around it. Pairs with an empty side are left out.
     """
     special = tokenizer.of("source") is not tokenizer
+    sides = [(file, file) for file in find_files(files)] if same else couples(files)
 
     def read() -> Iterator[Documents]:
-        for source, target in couples(files):
+        for source, target in sides:
             pairs = read_pairs(source, target)
             for texts in chunks(pair for pair in pairs if pair[0].strip() and pair[1].strip()):
                 left = tokenizer.encode_batch([s for s, _ in texts], special=special)
                 right = tokenizer.encode_batch([t for _, t in texts], special=False, side="target")
                 yield [ids for pair in zip(left, right, strict=True) for ids in pair], False
 
-    sources = [file for couple in couples(files) for file in couple if file is not None]
+    sources = [file for couple in sides for file in couple if file is not None]
     settings = {"sides": 2} | ({"special": True} if special else {})
     return prepare(path, sources, tokenizer, settings, read(), tell)
 

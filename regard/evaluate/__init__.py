@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from regard import verbs
 from regard.ambient import current, progress
@@ -338,6 +338,39 @@ def graph(
     scores: results.ClassScores | results.NumberScores
     scores = score_answers(kit, doing, predict_graphs(kit, test, label, split))
     return scores
+
+
+@verb
+def nvae(
+    model: ModelLike,
+    test: Files,
+    *,
+    train: Files | None = None,
+    count: Annotated[int, verbs.Bound(2, verbs.MOST, "a whole number from 2 up")] = 500,
+    samples: Count = 1000,
+) -> results.AutoencoderScores:
+    """How well an autoencoder says texts again, from how many vectors, and how good samples are.
+
+    Args:
+        model: the folder `final` of `regard train nvae`, or a Kit.
+        test: files with a text on each line.
+        train: texts that it was trained on: samples of the prior are judged by n-grams of them.
+        count: the first texts of the test that are said again.
+        samples: texts that are drawn, with `train`.
+
+    Example:
+        >>> regard.evaluate.nvae("run/final", "test.txt").bleu
+        $ regard evaluate nvae run/final test.txt --json
+        $ regard evaluate nvae run/final test.txt --train train.txt
+        $ regard evaluate nvae run/final test.txt --count 100
+    """
+    from itertools import islice
+
+    from regard.data.text_files import read_lines
+    from regard.nvib.text_autoencoder import open_autoencoder, score_autoencoder
+
+    texts = list(islice((line for line in read_lines(test) if line.strip()), count))
+    return score_autoencoder(*open_autoencoder(model), texts, train, samples)
 
 
 def _score_labels(

@@ -303,3 +303,33 @@ class TranscriptScores(Result):
     accuracy: float
     """Clips without an error."""
     count: int
+
+
+class AutoencoderScores(Result):
+    """Texts of {test} said again by {model}."""
+
+    texts: int = shown()
+    bleu: float = shown("{:.1f}")
+    """Of texts said again."""
+    exact: float = shown("{:.1%}")
+    """Share of them that are said again without a mistake."""
+    kept: float = shown("{:.2f}")
+    """Vectors that a text keeps, on average."""
+    kept_share: float = shown("{:.1%}")
+    nats_per_token: float = shown()
+    """Mean negative log-likelihood of a token, given the latents of its text."""
+    told: float = shown()
+    """How many more nats a token takes, given the latents of another text."""
+    collapsed: bool = shown()
+    """Whether that is less than a hundredth of them: the latents are not listened to."""
+    kl_vectors: float = shown()
+    """Divergence of the vectors of a text from the prior, in nats (a mean over their numbers)."""
+    kl_weights: float = shown()
+    """Divergence of their weights."""
+    histogram: dict[int, int] = shown(title="texts by vectors kept")
+    forward: float | None = shown("{:,.1f}", title="samples by texts", default=None)
+    """Perplexity of samples of the prior, by n-grams of the training texts."""
+    reverse: float | None = shown("{:,.1f}", title="texts by samples", default=None)
+    """Perplexity of the test, by n-grams of the samples."""
+    reverse_of_texts: float | None = shown("{:,.1f}", title="texts by as many texts", default=None)
+    """The same by n-grams of as many training texts: what samples can hope for."""

@@ -17,7 +17,7 @@ from regard.interop.table import TENSORS, Binding, Move, fit, moves, read_config
 from regard.model.config import ModelConfig, RecurrentConfig, from_plain
 from regard.model.model import Model, empty_model
 from regard.model.recurrent import model_class
-from regard.nvib.denoising import restore
+from regard.nvib.autoencoder import restore
 
 OWN = "regard"  # `model_type` of a folder whose shape no other family holds
 

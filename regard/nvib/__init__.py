@@ -1,25 +1,39 @@
 """Attention as nonparametric Bayes: bottlenecks that count what passes them, and regularisation.
 
 Bottlenecks are put before attentions of any model: `attach`. The loss that trains them is
-`regard.nvib.elbo.elbo`. What was trained without them is regularised without training.
+`regard.nvib.elbo.elbo`. `regard train nvae` makes autoencoders of texts around one, which say texts
+again, draw and mix them. What was trained without them is regularised without training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 from regard.errors import UsageError
 from regard.nvib.config import NVIBConfig, Strength, Temperatures
-from regard.nvib.results import Attached
-from regard.verbs import FLAT, Files, ModelLike, check_value
+from regard.nvib.results import Attached, Interpolation, Reconstruction, SampledTexts
+from regard.result import Failed
+from regard.verbs import (
+    FLAT,
+    Amount,
+    Count,
+    Files,
+    ModelLike,
+    Natural,
+    Texts,
+    answer_texts,
+    check_value,
+    verb,
+)
 
 if TYPE_CHECKING:
     from regard.kit import Kit
     from regard.model.model import Model
 
-__all__ = ["NVIBConfig", "Temperatures", "attach", "detach", "regularise", "restore"]
+__all__ = ["NVIBConfig", "Temperatures", "attach", "detach", "interpolate", "reconstruct"]
+__all__ += ["regularise", "restore", "sample"]
 
 NVIB = NVIBConfig()
 
@@ -111,3 +125,72 @@ def regularised(kit: Kit, strength: Strength, text: Files | None = None) -> Iter
     finally:
         if strength:
             regularise(kit, before, text=text_before)
+
+
+# Autoencoders of texts ----------------------------------------------------------------------------
+
+
+@verb
+def reconstruct(
+    model: ModelLike, texts: Texts
+) -> Reconstruction | Iterator[Reconstruction | Failed]:
+    """Say texts again, each from its own latents.
+
+    Args:
+        model: the folder `final` of `regard train nvae`, or an opened Kit.
+        texts: one text, or several, which give an iterator of results.
+
+    Example:
+        >>> regard.nvib.reconstruct("run/final", "I like cats.").said
+        $ regard nvib reconstruct run/final "I like cats."
+        $ regard nvib reconstruct run/final "I like cats." "You saw a dog." --json
+        $ regard nvib reconstruct run/final < texts.txt
+    """
+    from regard.nvib.text_autoencoder import ROWS, open_autoencoder
+    from regard.nvib.text_autoencoder import reconstruct as say_again
+
+    opened = open_autoencoder(model)
+    return answer_texts(texts, nullcontext, lambda some, _: say_again(*opened, some), ROWS)
+
+
+@verb
+def sample(model: ModelLike, *, count: Count = 10, temperature: Amount = 1.0) -> SampledTexts:
+    """Say what latents become that are drawn from the prior.
+
+    Args:
+        model: the folder `final` of `regard train nvae`, or an opened Kit.
+        count: texts.
+        temperature: of the tokens; below 1 sharper, above 1 flatter.
+
+    Example:
+        >>> regard.nvib.sample("run/final", count=3).texts[0].text
+        $ regard nvib sample run/final
+        $ regard nvib sample run/final --count 100 --temperature 0.5 --json
+        $ regard nvib sample run/final --seed 7
+    """
+    from regard.nvib.text_autoencoder import open_autoencoder
+    from regard.nvib.text_autoencoder import sample as draw
+
+    return SampledTexts(draw(*open_autoencoder(model), count, temperature))
+
+
+@verb
+def interpolate(model: ModelLike, first: str, second: str, *, steps: Natural = 5) -> Interpolation:
+    """Say what lies between two texts: mixtures are joined by their shares, Gaussians by place.
+
+    Args:
+        model: the folder `final` of `regard train nvae`, or an opened Kit.
+        first: a text.
+        second: another one.
+        steps: texts between the two.
+
+    Example:
+        >>> regard.nvib.interpolate("run/final", "I like cats.", "You saw a dog.").steps[3].text
+        $ regard nvib interpolate run/final "I like cats." "You saw a dog."
+        $ regard nvib interpolate run/final "I like cats." "You saw a dog." --steps 1
+        $ regard nvib interpolate run/final "I like cats." "You saw a dog." --json
+    """
+    from regard.nvib.text_autoencoder import interpolate as go
+    from regard.nvib.text_autoencoder import open_autoencoder
+
+    return Interpolation(go(*open_autoencoder(model), first, second, steps))

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from regard.verbs import Bound, Count, FromZero, Natural, Share, check_fields
 
 DOING = "regularising a model"
+Latent = Literal["nvib", "gaussian", "pooled", "none"]
 Finite = Annotated[float, Bound(-1e300, 1e300, "a finite number")]
 
 

@@ -4,6 +4,9 @@ q is read as u = q W_K, a vector of the source plus Normal(0, s), s = √K. Of p
 the expectation is attention with scores q · k / s − |z|² / 2s + log π. Of Gaussians with means μ
 and variances σ² it is attention over μ s / (σ² + s) by how likely u is under each of them, and as
 far as what is looked at is uncertain, u itself: σ² / (σ² + s) of it. Both run in the fused kernel.
+How likely leaves out −u² / 2(σ² + s), as the paper does: it is the same for all points, which is
+what training draws, so that nothing keeps queries as short as a vector with noise would be; with it
+the widest component, the prior's, has all of the attention of long ones.
 
 `attach` puts it on attentions of any model in place, with a bottleneck before each: the object
 stays and gets another class, so that names, taps and checkpoints see the model that they know.
@@ -54,14 +57,12 @@ class Denoising(Attention):
                 room = x.unflatten(-1, (self.groups, self.width))
                 read = ctx.cache.append(self.layer, room, room)[0].transpose(1, 2).flatten(2)
             k, v = self.components(read, ctx)
-        bias, k, v = k[:, :1, None, :, -1], k[..., :-1].to(q.dtype), v[..., :-1].to(q.dtype)
+        bias, v = k[:, :1, None, :, -1], v[..., :-1].to(q.dtype)
+        k = k[..., : self.width].to(q.dtype)
         ctx = replace(ctx, mask=self.widen(ctx, q, k) + bias, causal=False)
-        points = v.shape[-1] == self.width
-        if not points:
-            u = q @ self.of_head(self.k)  # (B, H, T, D)
-            q = torch.cat([q, u.square() / 2], -1)  # by scale and share: u² σ² / 2s(σ² + s)
         z = self.look(q, k, v, ctx)  # (B, H, T, K), or with the shares of D after it
-        if not points:
+        if z.shape[-1] > self.width:
+            u = q @ self.of_head(self.k)  # (B, H, T, D)
             own = (z[..., self.width :] * u) @ self.of_head(self.v).transpose(1, 2)
             z = z[..., : self.width] + own
         z = self.at.z(z.transpose(1, 2))  # (B, T, H, K)

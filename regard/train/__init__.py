@@ -14,6 +14,7 @@ from regard.train.config import (
     DataConfig,
     GraphShape,
     LoRA,
+    NVAEConfig,
     PictureConfig,
     PixelConfig,
     ShapeConfig,
@@ -40,7 +41,7 @@ Shape = Annotated[ShapeConfig, FLAT]
 Data = Annotated[DataConfig, FLAT]
 TRAINING, SHAPE, DATA = TrainConfig(), ShapeConfig(), DataConfig()
 WORD2VEC, PICTURE, GRAPH = Word2VecConfig(), PictureConfig(), GraphShape()
-PIXELS, SOUND = PixelConfig(), SoundConfig()
+PIXELS, SOUND, NVAE = PixelConfig(), SoundConfig(), NVAEConfig()
 
 
 # Step by step -------------------------------------------------------------------------------------
@@ -383,6 +384,37 @@ def graph(*args: Any, shape: Annotated[GraphShape, FLAT] = GRAPH, **named: Any) 
     from regard.graphs.graph_tasks import GraphKind
 
     return _train(GraphKind("graph"), *args, shape=shape, **named)
+
+
+@verb
+@extends(lm, "lora")
+def nvae(*args: Any, shape: Annotated[NVAEConfig, FLAT] = NVAE, **named: Any) -> Trained:
+    """Train a variational autoencoder of texts (NVAE, Henderson and Fehr 2023).
+
+    Each line is said again through a bottleneck between encoder and decoder: a mixture with a
+    Gaussian for each vector, which training draws from and pays for. At its end a run warns of a
+    collapsed posterior, of which the decoder reads nothing.
+
+    Args:
+        files: files with a text on each line, compressed or not.
+        out: the run's folder, new or empty (runs/nvae-1, -2, …).
+        resume: the folder of a run to go on with, from its last checkpoint and with its settings.
+        config: how to train: steps, learning rate, batches, checkpoints.
+        shape: the size of the model, the bottleneck and what training pays for it; the usual VAEs.
+        data: validation files and the tokenizer.
+        toml: a file of settings, such as the config.toml of a run; what is given here comes first.
+        print_config: give all settings with the origin of each, and stop.
+        dry_run: read the data, say what a run would take, and write nothing.
+
+    Example:
+        >>> regard.train.nvae("tale.txt", out="run").best_valid
+        $ regard train nvae tale.txt --out run --anneal 200
+        $ regard train nvae texts.txt --valid dev.txt --out run --latent pooled
+        $ regard train nvae tale.txt --out run --tokens chars --latent none --nvib-layers 3
+    """
+    from regard.nvib.text_autoencoder import NVAE_RUN
+
+    return _train(NVAE_RUN, *args, shape=shape, **named)
 
 
 def _train(

@@ -17,6 +17,7 @@ from regard.core.config import StackConfig
 from regard.errors import UsageError, check_known
 from regard.model import presets
 from regard.model.config import CELLS, ModelConfig, TextConfig
+from regard.nvib.config import Latent, NVIBConfig
 from regard.verbs import Amount, Bound, Count, FromZero, Natural, Share, check_fields
 
 Side = Annotated[int, Bound(1, 4096, "1 to 4,096 pixels")]
@@ -348,6 +349,20 @@ class SoundConfig(SizeConfig):
     rows: Count = 64
     """Clips of a batch."""
     cutmix, randaugment, body = 0.0, 0, "all"  # settings of others that sound does not have
+
+
+@dataclass(frozen=True)
+class NVAEConfig(ShapeConfig, NVIBConfig):
+    """The size of an autoencoder of texts, and the bottleneck that they pass."""
+
+    delta: Share = 0.25
+    """Pseudo-counts of the prior for each vector (Δ): 1 keeps about all, 0 as few as it can."""
+    latent: Latent = "nvib"
+    """What texts pass: a mixture, a Gaussian for each vector, one for their mean, or nothing."""
+    nvib_layers: Natural = 0
+    """Upper encoder blocks whose self-attention has a bottleneck too."""
+    noise: BelowOne = 0.0
+    """Share of the tokens that training hides from the encoder."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ def test_no_example_is_left_out() -> None:
         "approximation",
         "scaled_scores",
         "warm_up",
-        "text_autoencoder",  # tests/nvib
     }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from tests.golden.inputs import ADAPT, DRAW, GRAPHS, HEAR, OFTEN, SEE, SMALL, TUNE
+from tests.golden.inputs import ADAPT, DRAW, GRAPHS, HEAR, OFTEN, SAY, SEE, SMALL, TUNE
 
 CLOSE = 1e-4  # floats may differ by this share of their size
 TRAINED = 1e-2  # where steps of an optimizer multiply what rounding did
@@ -152,6 +152,35 @@ CASES = [
     Case("train-image-text", f"train image {{text}} --out {{out}} {SEE}"),
     Case("train-sound", f"train sound tones --out {{out}} {HEAR}", tolerance=TRAINED),
     Case("train-sound-text", f"train sound {{text}} --out {{out}} {HEAR}"),
+    Case("train-nvae", f"train nvae {{text}} --out {{out}} {SAY}", tolerance=TRAINED),
+    Case("train-nvae-init", "train nvae {text} --out {out} --init {t5}"),
+    Case("train-nvae-bad-latent", "train nvae {text} --out {out} --latent all"),
+    Case(
+        "evaluate-nvae",
+        "evaluate nvae {sayer}/final {test} --train {text} --count 6 --samples 5",
+        tolerance=TRAINED,
+    ),
+    Case("evaluate-nvae-translator", "evaluate nvae {t5} {test}"),
+    Case("evaluate-nvae-one", "evaluate nvae {sayer}/final {test} --count 1"),
+    Case(
+        "nvib-reconstruct",
+        "nvib reconstruct {sayer}/final 'the cat sat' 'the old dog'",
+        ignore=("said",),
+    ),
+    Case(
+        "nvib-reconstruct-stdin",
+        "nvib reconstruct {sayer}/final",
+        stdin="the cat\n",
+        ignore=("said",),
+    ),
+    Case("nvib-sample", "nvib sample {sayer}/final --count 3 --seed 7", ignore=("text",)),
+    Case("nvib-sample-plain", "nvib sample {gpt2}"),
+    Case(
+        "nvib-interpolate",
+        "nvib interpolate {sayer}/final 'the cat' 'a red house' --steps 1",
+        ignore=("text",),
+    ),
+    Case("nvib-interpolate-bad", "nvib interpolate {sayer}/final a b --steps -1"),
     Case("train-graph", f"train graph {{molecules}} --out {{out}} {GRAPHS}", tolerance=TRAINED),
     Case("train-graph-no-label", "train graph {molecules} --out {out} --label logP"),
     Case(

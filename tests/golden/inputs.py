@@ -50,6 +50,7 @@ SEE = "--steps 4 --size 16 --patch 8 --dim 16 --depth 1 --heads 2 --rows 8 --dev
 DRAW = "--steps 4 --size 6 --codes 6 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
 HEAR = "--steps 4 --seconds 0.4 --dim 16 --depth 1 --heads 2 --rows 8 --device cpu"
 GRAPHS = f"{TUNE} --dim 16 --depth 1 --heads 2 --save-every 2"
+SAY = f"{SMALL.replace('length 16', 'length 64')} {OFTEN} --delta 0.5"
 TOKENIZERS = {
     "gpt2": "--size 320 --specials pad,eos",
     "bert": "--kind wordpiece --size 200 --specials pad,unk,cls,sep,mask --wrap cls-sep",
@@ -71,6 +72,7 @@ TRAINED = {
     "seer": f"train image {{pictures}} --optimizer adamw {SEE}",
     "drawer": f"train pixels {{pictures}} --optimizer adamw {DRAW}",
     "hearer": f"train sound tones --optimizer adamw {HEAR}",
+    "sayer": f"train nvae {{text}} {SAY}",
     "grader": f"tune regress {{grades}} --model {{bert}} {TUNE}",
     "graphs": f"train graph {{molecules}} {GRAPHS}",
     "citations": f"train graph {{nodes}} {{edges}} {GRAPHS}",

@@ -22,6 +22,7 @@ model data
 nvib/config nvib/results
 nvib/bottleneck
 nvib/denoising
+nvib/autoencoder
 history
 interop decode train
 look
@@ -39,7 +40,7 @@ tune/policy_rollouts
 tune/alignment
 train/runs
 train/reproduction
-tune/prediction speech/long_form
+tune/prediction speech/long_form nvib/text_autoencoder
 tune/classification
 vision graphs
 speech/sound_files
