@@ -1,4 +1,4 @@
-"""Attention as nonparametric Bayes: bottlenecks that count what passes them, and regularisation.
+"""Attention as nonparametric Bayes: bottlenecks, autoencoders.
 
 Bottlenecks are put before attentions of any model: `attach`. The loss that trains them is
 `regard.nvib.elbo.elbo`. `regard train nvae` makes autoencoders of texts around one, which say texts
