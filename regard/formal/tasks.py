@@ -173,8 +173,9 @@ def to_bits(number: int) -> list[int]:
 
 def root(word: Sequence[int]) -> list[int]:
     """The whole square root of a binary number, largest bit first, in half as many bits."""
+    size = (len(word) + 1) // 2
     number = isqrt(sum(bit << n for n, bit in enumerate(reversed(word))))
-    return [number >> n & 1 for n in range((len(word) - 1) // 2, -1, -1)]
+    return [number >> n & 1 for n in range(size - 1, -1, -1)]
 
 
 def value(word: Sequence[int]) -> list[int]:

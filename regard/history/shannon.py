@@ -71,9 +71,16 @@ def code_text(name: str, ids: Ids, predictor: Predictor, text: str, unknown: int
     code = arithmetic_code(ids, predictor)
     size = 8 * len(code.data)
     excess = size / code.bits - 1 if code.bits else 0.0
-    over = None if np.isinf(code.bits) else excess
-    sizes = code.bits / len(text), len(code.data), size / len(text)
-    return CodedText(name, len(ids), unknown, *sizes, over, code.impossible)
+    return CodedText(
+        name,
+        len(ids),
+        unknown,
+        code.bits / len(text),
+        len(code.data),
+        size / len(text),
+        None if np.isinf(code.bits) else excess,
+        code.impossible,
+    )
 
 
 # Arithmetic coding --------------------------------------------------------------------------------
@@ -250,8 +257,14 @@ def judge_player(name: str, ranks: Ids, symbols: int) -> Player:
     known = ranks[ranks < symbols] if name == YOU else ranks  # the last is the letter told
     q = np.bincount(known - 1, minlength=symbols) / max(len(known), 1)  # (A,)
     lower, upper = bounds(np.sort(q)[::-1])  # in few letters ranks are out of order by chance
-    between: tuple[float | None, float | None] = (lower, upper) if len(known) else (None, None)
-    return Player(name, *between, len(ranks) - len(known), q.tolist(), ranks.tolist())
+    return Player(
+        name,
+        lower if len(known) else None,
+        upper if len(known) else None,
+        len(ranks) - len(known),
+        q.tolist(),
+        ranks.tolist(),
+    )
 
 
 def ask_person(own: Ids, before: Ids, symbols: str) -> Ids:

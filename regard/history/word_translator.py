@@ -222,7 +222,15 @@ def train_translator(
         if once:
             first = numbers.targets[model.classes.word[rare[0]]]
             note(f"warning: {once:,} classes were seen once, such as {first!r}; kept")
-    counted, seconds = len(sources.bounds) - 1, round(time.perf_counter() - began, 2)
-    weights = len((model.rows if isinstance(model, BagModel) else model.table).values)
-    of_words = heard, said, classes, once, weights
-    return TranslatorRun(str(out), counted, len(pairs) - counted, *of_words, seconds)
+    counted = len(sources.bounds) - 1
+    return TranslatorRun(
+        str(out),
+        counted,
+        len(pairs) - counted,
+        heard,
+        said,
+        classes,
+        once,
+        len((model.rows if isinstance(model, BagModel) else model.table).values),
+        round(time.perf_counter() - began, 2),
+    )

@@ -57,8 +57,7 @@ class Denoising(Attention):
                 room = x.unflatten(-1, (self.groups, self.width))
                 read = ctx.cache.append(self.layer, room, room)[0].transpose(1, 2).flatten(2)
             k, v = self.components(read, ctx)
-        bias, v = k[:, :1, None, :, -1], v[..., :-1].to(q.dtype)
-        k = k[..., : self.width].to(q.dtype)
+        bias, k, v = k[:, :1, None, :, -1], k[..., :-1].to(q.dtype), v.to(q.dtype)
         ctx = replace(ctx, mask=self.widen(ctx, q, k) + bias, causal=False)
         z = self.look(q, k, v, ctx)  # (B, H, T, K), or with the shares of D after it
         if z.shape[-1] > self.width:
@@ -69,14 +68,15 @@ class Denoising(Attention):
         return self.at.out(self.o(z.flatten(-2)))
 
     def components(self, source: Tensor, ctx: View) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, G, N, K), each with the share of the query and the bias after it."""
+        """Keys with their bias after them, values with the share of the query: (B, G, N, K + …)."""
         vectors, bias, share = self.read(source, ctx)
         bias = bias - bias.detach().amax(-1, keepdim=True)  # softmax does not see it, bf16 does
         k, v = (part(vectors).unflatten(-1, (self.groups, self.width)) for part in (self.k, self.v))
         k, v = self.at.k(k).transpose(1, 2), self.at.v(v).transpose(1, 2)  # (B, G, N, K)
-        more = [bias[..., None]] if share is None else [share, bias[..., None]]
-        more = [part[:, None].expand(-1, self.groups, -1, -1) for part in more]
-        return torch.cat([k, *more], -1), torch.cat([v, *more], -1)
+        k = torch.cat([k, bias[:, None, :, None].expand(-1, self.groups, -1, -1)], -1)
+        if share is not None:
+            v = torch.cat([v, share[:, None].expand(-1, self.groups, -1, -1)], -1)
+        return k, v
 
     def read(self, source: Tensor, ctx: View) -> Reading:
         """The mixture that the bottleneck makes of the vectors that are seen."""

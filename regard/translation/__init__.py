@@ -209,9 +209,17 @@ def describe(document: Document, threshold: float, streamed: bool) -> Translatio
         Alternative(on_one_line(text, t.text), t.logprob) for t in document.translations
     ]
     mean = sum(word.confidence for word in words) / len(words) if words else 1.0
-    sure, several = None if words is None else mean, others if len(others) > 1 else []
-    more = words or [], document.reasons, streamed, threshold
-    return Translation(text, best.text, best.logprob, sure, several, *more)
+    return Translation(
+        text,
+        best.text,
+        best.logprob,
+        None if words is None else mean,
+        others if len(others) > 1 else [],
+        words or [],
+        document.reasons,
+        streamed,
+        threshold,
+    )
 
 
 def on_one_line(source: str, text: str) -> str:
